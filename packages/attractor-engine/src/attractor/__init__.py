@@ -1,0 +1,1 @@
+"""Pipelines of language model stages, tools and people."""

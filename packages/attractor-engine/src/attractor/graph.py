@@ -1,0 +1,326 @@
+"""The in-memory pipeline: Graph, Node, Edge and their typed attributes (sections 2.5 to 2.8).
+
+All three are immutable; a transform makes new ones with `replace()`. Attribute values keep the type they were
+written with; the typed properties below read `timeout="900s"` and `timeout=900s` alike, and answer with the
+specification's default where an attribute is missing or unreadable (lint reports the unreadable ones).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Self
+
+from attractor.diagnostics import Diagnostic, Span
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+START_IDS = frozenset({"start", "Start"})
+EXIT_IDS = frozenset({"exit", "Exit", "end", "done"})
+
+SHAPE_TO_TYPE: Mapping[str, str] = MappingProxyType(
+    {
+        "Mdiamond": "start",
+        "Msquare": "exit",
+        "box": "codergen",
+        "hexagon": "wait.human",
+        "diamond": "conditional",
+        "component": "parallel",
+        "tripleoctagon": "parallel.fan_in",
+        "parallelogram": "tool",
+        "house": "stack.manager_loop",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time as written, such as `15m`."""
+
+    text: str
+    seconds: float
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read `250ms`, `900s`, `15m`, `2h`, `1d` or a bare number (of seconds); None if it is something else."""
+        match = _DURATION.fullmatch(text)
+        return cls(text.strip(), float(match[1]) * _UNIT_SECONDS[match[2]]) if match else None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Value = str | int | float | bool | Duration
+"""An attribute's value as it was written: quoted text, integer, float, `true` / `false`, or a duration."""
+
+
+def to_text(value: Value | None) -> str:
+    """The value as text; booleans as DOT writes them; missing is empty."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)
+
+
+def to_bool(value: Value | None) -> bool | None:
+    """True or False, quoted or not; None if missing or something else."""
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(to_text(value).strip().lower())
+
+
+def to_int(value: Value | None) -> int | None:
+    """A whole number, quoted or not; None if missing or something else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        return int(to_text(value).strip())
+    except ValueError:
+        return None
+
+
+def to_seconds(value: Value | None) -> float | None:
+    """A duration in seconds, quoted or not; a bare number counts as seconds; None if missing or something else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    duration = value if isinstance(value, Duration) else Duration.parse(to_text(value))
+    return duration.seconds if duration else None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A stage. `classes` are those of its subgraphs, outermost first, then those of its `class` attribute."""
+
+    id: str
+    attrs: Mapping[str, Value] = _EMPTY
+    classes: tuple[str, ...] = ()
+    span: Span | None = field(default=None, compare=False)
+    attr_spans: Mapping[str, Span] = field(default=_EMPTY, compare=False)
+
+    def with_attrs(self, attrs: Mapping[str, Value]) -> "Node":
+        """A copy with these attributes added or replaced."""
+        return replace(self, attrs={**self.attrs, **attrs})
+
+    def text(self, key: str) -> str:
+        """An attribute as text; empty if missing."""
+        return to_text(self.attrs.get(key))
+
+    @property
+    def label(self) -> str:
+        return self.text("label") or self.id
+
+    @property
+    def shape(self) -> str:
+        return self.text("shape") or "box"
+
+    @property
+    def type(self) -> str:
+        return self.text("type")
+
+    @property
+    def prompt(self) -> str:
+        return self.text("prompt")
+
+    @property
+    def max_retries(self) -> int | None:
+        """Additional attempts; None means that the graph's default applies."""
+        return to_int(self.attrs.get("max_retries"))
+
+    @property
+    def goal_gate(self) -> bool:
+        return to_bool(self.attrs.get("goal_gate")) or False
+
+    @property
+    def retry_target(self) -> str:
+        return self.text("retry_target")
+
+    @property
+    def fallback_retry_target(self) -> str:
+        return self.text("fallback_retry_target")
+
+    @property
+    def fidelity(self) -> str:
+        return self.text("fidelity")
+
+    @property
+    def thread_id(self) -> str:
+        return self.text("thread_id")
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds, or None for no limit."""
+        return to_seconds(self.attrs.get("timeout"))
+
+    @property
+    def llm_model(self) -> str:
+        return self.text("llm_model")
+
+    @property
+    def llm_provider(self) -> str:
+        return self.text("llm_provider")
+
+    @property
+    def reasoning_effort(self) -> str:
+        """Empty means that the request carries none."""
+        return self.text("reasoning_effort")
+
+    @property
+    def auto_status(self) -> bool:
+        return to_bool(self.attrs.get("auto_status")) or False
+
+    @property
+    def allow_partial(self) -> bool:
+        return to_bool(self.attrs.get("allow_partial")) or False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A transition from `source` to `target`; the specification also says `from_node` and `to_node`."""
+
+    source: str
+    target: str
+    attrs: Mapping[str, Value] = _EMPTY
+    span: Span | None = field(default=None, compare=False)
+    attr_spans: Mapping[str, Span] = field(default=_EMPTY, compare=False)
+
+    @property
+    def from_node(self) -> str:
+        return self.source
+
+    @property
+    def to_node(self) -> str:
+        return self.target
+
+    @property
+    def label(self) -> str:
+        return to_text(self.attrs.get("label"))
+
+    @property
+    def condition(self) -> str:
+        return to_text(self.attrs.get("condition")).strip()
+
+    @property
+    def weight(self) -> int:
+        return to_int(self.attrs.get("weight")) or 0
+
+    @property
+    def fidelity(self) -> str:
+        return to_text(self.attrs.get("fidelity"))
+
+    @property
+    def thread_id(self) -> str:
+        return to_text(self.attrs.get("thread_id"))
+
+    @property
+    def loop_restart(self) -> bool:
+        return to_bool(self.attrs.get("loop_restart")) or False
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A pipeline. `nodes` keeps the order of first mention; `source` is the text it was parsed from, if any.
+
+    `diagnostics` holds what the parser and the transforms noticed on the way; `validate()` reports it.
+    """
+
+    name: str
+    nodes: Mapping[str, Node]
+    edges: tuple[Edge, ...]
+    attrs: Mapping[str, Value] = _EMPTY
+    attr_spans: Mapping[str, Span] = field(default=_EMPTY, compare=False)
+    source: str = field(default="", compare=False, repr=False)
+    file_name: str = field(default="", compare=False)
+    diagnostics: tuple[Diagnostic, ...] = field(default=(), compare=False)
+
+    def with_nodes(self, nodes: Iterable[Node]) -> "Graph":
+        """A copy in which these nodes replace those of the same id, or are added."""
+        return replace(self, nodes={**self.nodes, **{node.id: node for node in nodes}})
+
+    @cached_property
+    def _outgoing(self) -> Mapping[str, tuple[Edge, ...]]:
+        return _group(self.edges, "source")
+
+    @cached_property
+    def _incoming(self) -> Mapping[str, tuple[Edge, ...]]:
+        return _group(self.edges, "target")
+
+    def outgoing_edges(self, node_id: str) -> tuple[Edge, ...]:
+        """Edges that leave the node, in the order written."""
+        return self._outgoing.get(node_id, ())
+
+    def incoming_edges(self, node_id: str) -> tuple[Edge, ...]:
+        """Edges that enter the node, in the order written."""
+        return self._incoming.get(node_id, ())
+
+    @property
+    def goal(self) -> str:
+        return to_text(self.attrs.get("goal"))
+
+    @property
+    def label(self) -> str:
+        return to_text(self.attrs.get("label"))
+
+    @property
+    def model_stylesheet(self) -> str:
+        return to_text(self.attrs.get("model_stylesheet"))
+
+    @property
+    def default_max_retries(self) -> int:
+        retries = to_int(self.attrs.get("default_max_retries"))
+        return (to_int(self.attrs.get("default_max_retry")) or 0) if retries is None else retries
+
+    @property
+    def retry_target(self) -> str:
+        return to_text(self.attrs.get("retry_target"))
+
+    @property
+    def fallback_retry_target(self) -> str:
+        return to_text(self.attrs.get("fallback_retry_target"))
+
+    @property
+    def default_fidelity(self) -> str:
+        return to_text(self.attrs.get("default_fidelity"))
+
+    @cached_property
+    def start_nodes(self) -> tuple[Node, ...]:
+        """Nodes that begin a run: those of the shape or type; only if there are none, those named so."""
+        return self._terminals("start", START_IDS)
+
+    @cached_property
+    def exit_nodes(self) -> tuple[Node, ...]:
+        """Nodes that end a run: those of the shape or type; only if there are none, those named so."""
+        return self._terminals("exit", EXIT_IDS)
+
+    def handler_type(self, node: Node) -> str:
+        """What runs the node: its explicit `type`, else start or exit by the rules above, else what its shape stands for.
+
+        A shape that stands for nothing means codergen.
+        """
+        if node.type:
+            return node.type
+        if any(node.id == start.id for start in self.start_nodes):
+            return "start"
+        if any(node.id == end.id for end in self.exit_nodes):
+            return "exit"
+        return SHAPE_TO_TYPE.get(node.shape, "codergen")
+
+    def _terminals(self, handler_type: str, ids: frozenset[str]) -> tuple[Node, ...]:
+        declared = tuple(
+            node
+            for node in self.nodes.values()
+            if node.type == handler_type or (not node.type and SHAPE_TO_TYPE.get(node.shape) == handler_type)
+        )
+        return declared or tuple(node for node in self.nodes.values() if node.id in ids and not node.type)
+
+
+def _group(edges: Iterable[Edge], end: str) -> dict[str, tuple[Edge, ...]]:
+    groups: dict[str, list[Edge]] = {}
+    for edge in edges:
+        groups.setdefault(getattr(edge, end), []).append(edge)
+    return {node_id: tuple(group) for node_id, group in groups.items()}

@@ -1,0 +1,57 @@
+"""What a stream yields (sections 3.13 and 3.14).
+
+Text, reasoning and tool calls each come as START, DELTA ..., END. `text_id` names the segment that a text or
+reasoning event belongs to; `tool_call.id` does so for tool calls. Segments may interleave.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from unified_llm.spec.errors import SDKError
+from unified_llm.spec.messages import ContentPart
+from unified_llm.spec.response import FinishReason, Response, Usage, Warning
+from unified_llm.spec.tools import ToolCall
+
+
+class StreamEventType(StrEnum):
+    """The kinds of section 3.14, and STEP_FINISH of section 5.9."""
+
+    STREAM_START = "stream_start"
+    TEXT_START = "text_start"
+    TEXT_DELTA = "text_delta"
+    TEXT_END = "text_end"
+    REASONING_START = "reasoning_start"
+    REASONING_DELTA = "reasoning_delta"
+    REASONING_END = "reasoning_end"
+    TOOL_CALL_START = "tool_call_start"
+    TOOL_CALL_DELTA = "tool_call_delta"
+    TOOL_CALL_END = "tool_call_end"
+    STEP_FINISH = "step_finish"
+    FINISH = "finish"
+    ERROR = "error"
+    PROVIDER_EVENT = "provider_event"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    """One event. Not a pydantic record: there is one for every chunk, and each is made by this library.
+
+    TEXT_DELTA carries `delta`; REASONING_DELTA `reasoning_delta`; TOOL_CALL_DELTA a fragment of the arguments'
+    JSON in `delta` and the call's id and name in `tool_call`. Every END carries the finished `part`, and
+    TOOL_CALL_END the parsed `tool_call` as well. FINISH carries `finish_reason`, `usage` and the whole
+    `response`; STREAM_START may carry `warnings`. ERROR carries `error`, which the stream raises next.
+    """
+
+    type: StreamEventType | str
+    delta: str | None = None
+    text_id: str | None = None
+    reasoning_delta: str | None = None
+    tool_call: ToolCall | None = None
+    part: ContentPart | None = None
+    finish_reason: FinishReason | None = None
+    usage: Usage | None = None
+    response: Response | None = None
+    error: SDKError | None = None
+    warnings: tuple[Warning, ...] = ()
+    raw: dict[str, Any] | None = None
