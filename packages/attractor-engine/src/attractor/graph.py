@@ -18,6 +18,12 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
+
+def _empty() -> Mapping[str, Any]:
+    # A mapping proxy can't be a plain default of a dataclass field before Python 3.12.
+    return _EMPTY
+
+
 START_IDS = frozenset({"start", "Start"})
 EXIT_IDS = frozenset({"exit", "Exit", "end", "done"})
 
@@ -98,10 +104,10 @@ class Node:
     """A stage. `classes` are those of its subgraphs, outermost first, then those of its `class` attribute."""
 
     id: str
-    attrs: Mapping[str, Value] = _EMPTY
+    attrs: Mapping[str, Value] = field(default_factory=_empty)
     classes: tuple[str, ...] = ()
     span: Span | None = field(default=None, compare=False)
-    attr_spans: Mapping[str, Span] = field(default=_EMPTY, compare=False)
+    attr_spans: Mapping[str, Span] = field(default_factory=_empty, compare=False)
 
     def with_attrs(self, attrs: Mapping[str, Value]) -> "Node":
         """A copy with these attributes added or replaced."""
@@ -185,9 +191,9 @@ class Edge:
 
     source: str
     target: str
-    attrs: Mapping[str, Value] = _EMPTY
+    attrs: Mapping[str, Value] = field(default_factory=_empty)
     span: Span | None = field(default=None, compare=False)
-    attr_spans: Mapping[str, Span] = field(default=_EMPTY, compare=False)
+    attr_spans: Mapping[str, Span] = field(default_factory=_empty, compare=False)
 
     @property
     def from_node(self) -> str:
@@ -232,8 +238,8 @@ class Graph:
     name: str
     nodes: Mapping[str, Node]
     edges: tuple[Edge, ...]
-    attrs: Mapping[str, Value] = _EMPTY
-    attr_spans: Mapping[str, Span] = field(default=_EMPTY, compare=False)
+    attrs: Mapping[str, Value] = field(default_factory=_empty)
+    attr_spans: Mapping[str, Span] = field(default_factory=_empty, compare=False)
     source: str = field(default="", compare=False, repr=False)
     file_name: str = field(default="", compare=False)
     diagnostics: tuple[Diagnostic, ...] = field(default=(), compare=False)
