@@ -1,0 +1,5 @@
+"""The `attractor` command."""
+
+from attractor.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,89 @@
+"""Which commands there are, and what the process does when one of them fails.
+
+A command's module is imported when that command runs, so that `attractor --help` costs next to nothing.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from attractor.cli.failure import report_failure
+from attractor.cli.output import prepare_streams
+
+COMMANDS = {
+    "run": ("attractor.cli.run", "Run a pipeline from a DOT file."),
+    "resume": ("attractor.cli.run", "Go on with a run that was stopped, killed or failed."),
+    "lint": ("attractor.cli.source", "Check pipelines without running them."),
+    "parse": ("attractor.cli.source", "Print a pipeline's nodes and edges as JSON."),
+}
+"""Command -> the module that defines a function of that name, and the line that `attractor --help` shows."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), cmd_name)
+        assert isinstance(command, click.Command)
+        if not any(option.name == "debug" for option in command.params):
+            command.params.append(_debug_option())
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+def _debug_option() -> click.Option:
+    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta["attractor.debug"] = True
+
+    return click.Option(
+        ["--debug"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=remember,
+        help="Show the traceback of an unexpected error.",
+    )
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[_debug_option()],
+)
+@click.version_option(package_name="attractor-engine", prog_name="attractor")
+def app() -> None:
+    """Pipelines of language model stages, tools and people, written as Graphviz DOT graphs.
+
+    \b
+    Example: attractor run pipeline.dot --simulate
+
+    Exit codes: 0 the pipeline succeeded (lint: no errors), 1 it failed (lint: errors), 2 bad usage or unreadable
+    input, 130 interrupted. Results and data go to stdout, everything else to stderr.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave the process with its exit code; `arguments` default to the process's own."""
+    prepare_streams()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        result = app.main(list(arguments), prog_name="attractor", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except Exception as error:
+        code = report_failure(error, debug="--debug" in arguments)
+    except KeyboardInterrupt as error:
+        code = report_failure(error, debug=False)
+    raise SystemExit(code)

@@ -1,0 +1,53 @@
+"""Writing to the terminal, or to whatever stands in its place.
+
+Results and data go to stdout, everything else to stderr. A reader who has gone away (`| head`) is no failure: the
+work goes on and the text goes nowhere.
+"""
+
+import json
+import os
+import re
+import sys
+from typing import Any, TextIO
+
+# A model's answer or a file name must not move the cursor, change the title or answer for the user.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def prepare_streams() -> None:
+    """Let no character that the terminal's encoding lacks stop the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def write_result(text: str) -> None:
+    """One or more lines to stdout."""
+    write(sys.stdout, text)
+
+
+def write_json(value: Any) -> None:
+    """JSON to stdout; characters stay readable."""
+    write_result(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def write_note(text: str) -> None:
+    """One or more lines to stderr."""
+    write(sys.stderr, text)
+
+
+def write(stream: TextIO | None, text: str) -> None:
+    """Lines to a stream, control characters made visible if it is a terminal."""
+    if stream is None:
+        return
+    try:
+        stream.write((printable(text) if stream.isatty() else text) + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        # The stream's own buffer is flushed once more when the interpreter ends: that must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def printable(text: str) -> str:
+    """The text with control characters other than newline and tab written out."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

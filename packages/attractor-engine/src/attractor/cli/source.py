@@ -1,0 +1,158 @@
+"""Commands on pipeline sources: `lint` and `parse`; and how every command reads a source."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from attractor.cli.failure import BAD_USAGE, FAILED, SUCCESS, CommandError
+from attractor.cli.output import write_json, write_note, write_result
+from attractor.diagnostics import Diagnostic, Severity, Span
+from attractor.dot import parse_dot
+from attractor.errors import DotSyntaxError
+from attractor.graph import Duration, Value
+from attractor.transforms import apply_transforms
+from attractor.validation import validate
+
+STDIN = "-"
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--strict", is_flag=True, help="Count warnings as errors.")
+@click.pass_context
+def lint(ctx: click.Context, files: tuple[str, ...], as_json: bool, strict: bool) -> None:
+    """Check pipelines without running them. FILE may be - for stdin.
+
+    Exits 0 if there are no errors, 1 if there are, 2 if a file can't be read.
+
+    \b
+    Example: attractor lint pipelines/*.dot --strict
+    """
+    found: list[Diagnostic] = []
+    unreadable = 0
+    for file in files:
+        try:
+            source = read_source(file)
+        except CommandError as error:
+            write_note(f"error: {error.format_message()}")
+            unreadable += 1
+            continue
+        diagnostics = _check(source, file)
+        found += diagnostics
+        if not as_json:
+            for diagnostic in diagnostics:
+                write_result(render_diagnostic(diagnostic, source))
+    errors, warnings = (sum(item.severity is level for item in found) for level in (Severity.ERROR, Severity.WARNING))
+    if as_json:
+        write_json({"diagnostics": [_to_json(item) for item in found], "errors": errors, "warnings": warnings})
+    write_note(f"{_count(errors, 'error')}, {_count(warnings, 'warning')} in {_count(len(files) - unreadable, 'file')}")
+    ctx.exit(BAD_USAGE if unreadable else FAILED if errors or (strict and warnings) else SUCCESS)
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+def parse(file: str) -> None:
+    """Print a pipeline's nodes and edges as JSON, as written: no transform is applied. FILE may be - for stdin.
+
+    \b
+    Example: attractor parse pipeline.dot | jq '.nodes[].id'
+    """
+    graph = parse_dot(read_source(file), display_name(file))
+    write_json(
+        {
+            "name": graph.name,
+            "attributes": _attributes(graph.attrs),
+            "nodes": [
+                {"id": node.id, "attributes": _attributes(node.attrs), "classes": list(node.classes)}
+                for node in graph.nodes.values()
+            ],
+            "edges": [
+                {"source": edge.source, "target": edge.target, "attributes": _attributes(edge.attrs)}
+                for edge in graph.edges
+            ],
+        }
+    )
+
+
+def read_source(file: str) -> str:
+    """The text of a DOT file, or of stdin for `-`. Raises CommandError."""
+    name = display_name(file)
+    try:
+        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except FileNotFoundError:
+        raise CommandError(f"{name} does not exist.") from None
+    except IsADirectoryError:
+        raise CommandError(f"{name} is a directory; name a DOT file in it.") from None
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{name} can't be read: {getattr(error, 'strerror', None) or error}.") from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CommandError(
+            f"{name} is not UTF-8 text (line {line}, byte {data[error.start]:#04x}); save it as UTF-8."
+        ) from None
+
+
+def display_name(file: str) -> str:
+    """What messages call a file."""
+    return "<stdin>" if file == STDIN else file
+
+
+def render_diagnostic(diagnostic: Diagnostic, source: str) -> str:
+    """A finding with the line it is about and a caret."""
+    text, separator, fix = str(diagnostic).partition("\n  fix: ")
+    line = _line(source, diagnostic.span)
+    if diagnostic.span and line.strip():
+        before = "".join("\t" if char == "\t" else " " for char in line[: diagnostic.span.column - 1])
+        text += f"\n    {line}\n    {before}^"
+    return text + separator + fix
+
+
+def _line(source: str, span: Span | None) -> str:
+    lines = source.split("\n")
+    return lines[span.line - 1].rstrip("\r") if span and span.line <= len(lines) else ""
+
+
+def _check(source: str, file: str) -> Sequence[Diagnostic]:
+    name = display_name(file)
+    try:
+        return validate(apply_transforms(parse_dot(source, name)))
+    except DotSyntaxError as error:
+        span = Span(error.line, error.column, 0, 0)
+        return [
+            Diagnostic(
+                rule="syntax",
+                severity=Severity.ERROR,
+                message=error.message,
+                fix=error.hint,
+                file_name=name,
+                span=span,
+            )
+        ]
+
+
+def _attributes(attrs: Mapping[str, Value]) -> dict[str, Any]:
+    return {key: str(value) if isinstance(value, Duration) else value for key, value in attrs.items()}
+
+
+def _to_json(item: Diagnostic) -> dict[str, Any]:
+    return {
+        "file": item.file_name,
+        "line": item.span.line if item.span else None,
+        "column": item.span.column if item.span else None,
+        "rule": item.rule,
+        "severity": item.severity.value,
+        "message": item.message,
+        "node": item.node_id or None,
+        "edge": list(item.edge) if item.edge else None,
+        "fix": item.fix or None,
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
