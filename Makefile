@@ -21,8 +21,8 @@ check: setup ## formatting, lint, types, architecture, snippets of the documenta
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/python tests/project/test_architecture.py
-	$(BIN)/pytest tests/project/test_architecture.py tests/project/test_docs.py -n auto
+	$(BIN)/python tests/project/test_sizes.py
+	$(BIN)/pytest tests/project/test_architecture.py tests/project/test_words.py tests/project/test_docs.py -n auto
 
 bench: setup ## measure import time, memory, and milliseconds a pipeline node
 	$(BIN)/python tests/bench/run.py
