@@ -92,7 +92,7 @@ def run_sh(snippet: Snippet, desk: Desk) -> None:
 
 
 def run_console(snippet: Snippet, desk: Desk) -> None:
-    """Each `$ command` with the output under it. A command that is meant to fail says so: `...; echo "exit code $?"`."""
+    """Each `$ command` with the output under it. One that is meant to fail says so: `...; echo "exit code $?"`."""
     for step in re.split(r"^\$ ", snippet.body, flags=re.MULTILINE)[1:]:
         command, _, wanted = step.partition("\n")
         got = desk.run("bash", "-c", command)
