@@ -1,0 +1,1 @@
+"""Walking the graph (section 3)."""

@@ -1,0 +1,168 @@
+"""What a run tells while it goes (section 9.6): one record per kind of event, and the log that keeps them.
+
+The log is a file, events.jsonl, and readers read the file: whoever comes late or comes back gets everything, and a
+slow reader costs the run neither time nor memory.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """`sequence` counts from 1 through the whole run, resumptions included; `time` is seconds since the epoch."""
+
+    sequence: int = 0
+    time: float = 0.0
+
+    @property
+    def type(self) -> str:
+        """The specification's name, such as "StageStarted"."""
+        return self.__class__.__name__
+
+    @property
+    def description(self) -> str:
+        """One line for a log."""
+        fields = {name: value for name, value in asdict(self).items() if name not in ("sequence", "time")}
+        return f"{self.type}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
+    def to_record(self) -> dict[str, Any]:
+        """The event as JSON: `type`, `sequence`, `time`, then its own fields."""
+        return {"type": self.type, **asdict(self)}
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> "Event":
+        """The reverse; raises KeyError for a type that is not known."""
+        return EVENT_TYPES[record["type"]](**{key: value for key, value in record.items() if key != "type"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineStarted(Event):
+    """A run begins, or goes on after a pause. `id` is the run's."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineCompleted(Event):
+    """A run succeeded. `duration` is in seconds."""
+
+    duration: float
+    artifact_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineFailed(Event):
+    """A run failed or was cancelled."""
+
+    error: str
+    duration: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStarted(Event):
+    """A stage begins. `name` is the node's id; `index` counts the run's stages from 0."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCompleted(Event):
+    """A stage ended well (or was skipped)."""
+
+    name: str
+    index: int
+    duration: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageFailed(Event):
+    """An attempt failed. With `will_retry` a StageRetrying follows."""
+
+    name: str
+    index: int
+    error: str
+    will_retry: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRetrying(Event):
+    """The stage is tried again after `delay` seconds; `attempt` is the number of the attempt to come, the first being 1."""
+
+    name: str
+    index: int
+    attempt: int
+    delay: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelStarted(Event):
+    """A fan-out begins."""
+
+    branch_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelBranchStarted(Event):
+    """A branch begins. `branch` is the id of its first node."""
+
+    branch: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelBranchCompleted(Event):
+    """A branch ended."""
+
+    branch: str
+    index: int
+    duration: float
+    success: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelCompleted(Event):
+    """A fan-out ended."""
+
+    duration: float
+    success_count: int
+    failure_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterviewStarted(Event):
+    """A person is asked."""
+
+    question: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterviewCompleted(Event):
+    """A person answered."""
+
+    question: str
+    answer: str
+    duration: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterviewTimeout(Event):
+    """Nobody answered in time."""
+
+    question: str
+    stage: str
+    duration: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSaved(Event):
+    """The node's result is on disk."""
+
+    node_id: str
+
+
+EVENT_TYPES: Mapping[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}

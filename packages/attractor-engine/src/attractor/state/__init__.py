@@ -1,0 +1,1 @@
+"""What a run remembers, in memory and on disk (section 5)."""

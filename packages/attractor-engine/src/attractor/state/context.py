@@ -1,0 +1,113 @@
+"""The key-value store that the stages of a run share (section 5.1)."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from attractor.graph import Edge
+from attractor.outcome import Outcome
+from attractor.state.json_values import to_json_value
+
+
+@dataclass(slots=True)
+class RunFacts:
+    """What the engine knows and handlers may read. It is no part of the context's values.
+
+    `last_outcome` is that of the last stage that recorded one; `incoming_edge` is None at the start and after a jump;
+    `executions` counts each node's attempts so far; `resumed` holds for the first stage after a resumption.
+    """
+
+    run_id: str = ""
+    last_outcome: Outcome | None = None
+    previous_node: str = ""
+    incoming_edge: Edge | None = None
+    resumed: bool = False
+    node_outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    executions: Mapping[str, int] = field(default_factory=dict)
+
+
+class Context:
+    """Thread-safe. Values are JSON: anything else raises ContextValueError, naming the key.
+
+    What is stored is a copy, and so is a list or dict that `get` returns: changes come in through `set` alone.
+    """
+
+    __slots__ = ("_changes", "_lock", "_logs", "_values", "run")
+
+    def __init__(self, values: Mapping[str, Any] | None = None, logs: Iterable[str] = ()) -> None:
+        self._lock = threading.RLock()
+        self._values: dict[str, Any] = {key: to_json_value(value, key) for key, value in (values or {}).items()}
+        self._logs = list(logs)
+        self._changes: dict[str, Any] = {}
+        self.run = RunFacts()
+
+    def set(self, key: str, value: Any) -> None:
+        """Store a value."""
+        checked = to_json_value(value, key)
+        with self._lock:
+            self._store(key, checked)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or `default`."""
+        with self._lock:
+            value = self._values.get(key, default)
+            return deepcopy(value) if isinstance(value, list | dict) else value
+
+    def get_string(self, key: str, default: str = "") -> str:
+        """The value as text: `true` and `false` for booleans; `default` if it is missing or null."""
+        value = self.get(key)
+        if value is None:
+            return default
+        return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+    def append_log(self, entry: str) -> None:
+        """Add a line to the run's log."""
+        with self._lock:
+            self._logs.append(str(entry))
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """The run's log so far."""
+        with self._lock:
+            return tuple(self._logs)
+
+    def logs_since(self, count: int) -> list[str]:
+        """The log without its first `count` lines."""
+        with self._lock:
+            return self._logs[count:]
+
+    def snapshot(self) -> dict[str, Any]:
+        """A deep copy of all values."""
+        with self._lock:
+            return deepcopy(self._values)
+
+    def clone(self) -> "Context":
+        """An independent copy, for a branch."""
+        with self._lock:
+            copy = Context(logs=self._logs)
+            copy._values = deepcopy(self._values)
+        copy.run = self.run
+        return copy
+
+    def apply_updates(self, updates: Mapping[str, Any]) -> None:
+        """Store several values, or none of them if one is not JSON."""
+        checked = {key: to_json_value(value, key) for key, value in updates.items()}
+        with self._lock:
+            for key, value in checked.items():
+                self._store(key, value)
+
+    def take_changes(self) -> dict[str, Any]:
+        """What changed since the last call, for the journal."""
+        with self._lock:
+            changes, self._changes = self._changes, {}
+            return changes
+
+    def _store(self, key: str, value: Any) -> None:
+        # A number and a boolean may be equal without being the same; a nested one can't be told apart cheaply.
+        old = self._values.get(key, self)
+        if type(old) is type(value) and not isinstance(value, list | dict) and old == value:
+            return
+        self._values[key] = value
+        self._changes[key] = value

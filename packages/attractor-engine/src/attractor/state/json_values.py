@@ -1,0 +1,48 @@
+"""JSON values: what a context may hold, and how they are written."""
+
+import json
+import math
+from typing import Any
+
+from attractor.errors import ContextValueError
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def encode_json(value: Any) -> str:
+    """Compact JSON on one line."""
+    return _encode(value)
+
+
+def to_bytes(text: str) -> bytes:
+    """UTF-8; half of a surrogate pair, which a model or a file name may contain, survives the way to disk and back."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_json_value(value: Any, key: str) -> Any:
+    """A copy that consists of None, bool, int, float, str, list and dict alone.
+
+    Tuples become lists, enums of text their value. Raises ContextValueError, naming `key`, for anything else.
+    """
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return value if type(value) is str else str.__str__(value)
+        case int():
+            return int(value)
+        case float() if math.isfinite(value):
+            return float(value)
+        case list() | tuple():
+            return [to_json_value(item, f"{key}[{index}]") for index, item in enumerate(value)]
+        case dict():
+            return {_text_key(name, key): to_json_value(item, f"{key}.{name}") for name, item in value.items()}
+        case _:
+            shown = repr(value) if isinstance(value, float) else f"of type {type(value).__name__}"
+            raise ContextValueError(f"context key {key!r}: the value {shown} is not JSON; store text, numbers, lists or dicts")
+
+
+def _text_key(name: Any, key: str) -> str:
+    if not isinstance(name, str):
+        raise ContextValueError(f"context key {key!r}: the dict key {name!r} is not text, which JSON requires")
+    return str(name)
