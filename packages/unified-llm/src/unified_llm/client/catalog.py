@@ -1,0 +1,77 @@
+"""What is known about models (section 2.9). Advice only: a model that is not in here works just as well.
+
+The facts are in `models.json`, each provider's newest and best model first, and are read when first asked for.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pydantic import Field
+from pydantic_core import from_json
+
+from unified_llm.spec.errors import ConfigurationError
+from unified_llm.spec.record import Record
+
+CAPABILITIES = ("tools", "vision", "reasoning", "effort")
+
+_SNAPSHOT = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
+
+
+class ModelInfo(Record):
+    """One model. Sizes are in tokens; prices in US dollars per million tokens.
+
+    Prices are the provider's list prices for prompts of ordinary length, without introductory or volume discounts;
+    None means unknown. `supports_effort` says that the provider takes a reasoning effort for it. `knowledge_cutoff`
+    is a month, such as "2025-08".
+    """
+
+    id: str
+    provider: str
+    display_name: str
+    context_window: int
+    max_output: int | None = None
+    supports_tools: bool
+    supports_vision: bool
+    supports_reasoning: bool
+    supports_effort: bool = False
+    input_cost_per_million: float | None = None
+    output_cost_per_million: float | None = None
+    knowledge_cutoff: str | None = None
+    aliases: list[str] = Field(default_factory=list)
+
+
+@cache
+def _models() -> tuple[ModelInfo, ...]:
+    content: Any = from_json(files("unified_llm.client").joinpath("models.json").read_bytes())
+    return tuple(ModelInfo.model_validate(model) for model in content["models"])
+
+
+@cache
+def _by_name() -> dict[str, ModelInfo]:
+    aliases = {alias: model for model in _models() for alias in model.aliases}
+    return {**aliases, **{model.id: model for model in _models()}}
+
+
+def get_model_info(model_id: str) -> ModelInfo | None:
+    """The entry with that id or alias, or whose dated snapshot it names; None if the model is unknown."""
+    return _by_name().get(model_id) or _by_name().get(_SNAPSHOT.sub("", model_id))
+
+
+def list_models(provider: str | None = None) -> list[ModelInfo]:
+    """All models, or a provider's; within a provider the newest and best first."""
+    return [model for model in _models() if provider is None or model.provider == provider]
+
+
+def get_latest_model(provider: str, capability: str | None = None) -> ModelInfo | None:
+    """The provider's newest and best model, with the capability if one is named; None if there is none.
+
+    Raises ConfigurationError for a capability other than "tools", "vision", "reasoning" and "effort".
+    """
+    if capability is not None and capability not in CAPABILITIES:
+        raise ConfigurationError(f"capability must be one of {', '.join(CAPABILITIES)}, but is {capability!r}")
+    for model in list_models(provider):
+        if capability is None or getattr(model, f"supports_{capability}"):
+            return model
+    return None

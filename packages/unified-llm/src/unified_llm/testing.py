@@ -1,0 +1,196 @@
+"""For tests of programs that call models: an adapter that plays a script, and checks that all of it is played.
+
+with ScriptedAdapter("Hello!", RateLimitError("later"), respond(tool_calls=[("add", {"a": 1})])) as adapter:
+    client = Client({"scripted": adapter}, "scripted")
+    ...
+assert adapter.requests[0].model == "any"
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from unified_llm.provider_utils.accumulator import StreamAccumulator
+from unified_llm.spec.errors import SDKError
+from unified_llm.spec.events import StreamEvent, StreamEventType
+from unified_llm.spec.messages import ContentKind, ContentPart, Message, Role, ThinkingData, ToolCallData
+from unified_llm.spec.request import Request
+from unified_llm.spec.response import FinishReason, FinishReasonName, Response, Usage
+from unified_llm.spec.tools import ToolCall
+
+__all__ = ["ScriptedAdapter", "events_of", "respond"]
+
+Pause = Callable[[], Awaitable[Any]]
+Answer = Response | str | Exception | Sequence[StreamEvent | Exception | Pause]
+Step = Answer | Callable[[Request], Answer]
+
+
+class ScriptedAdapter:
+    """Answers each request with the next step of a script, streamed or not.
+
+    A step is a Response, a text, an exception to raise, a list of events (which may hold exceptions to raise and
+    async functions to await in between), or a function that makes one of these out of the request. Leaving the
+    `with` block raises AssertionError if steps are left or a request found none; so does `verify()`. `requests` are
+    the requests so far, `open_streams` counts the streams not yet closed, `closed` says whether `close()` was called.
+    """
+
+    def __init__(self, *steps: Step, name: str = "scripted") -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self.open_streams = 0
+        self.closed = False
+        self._steps = list(steps)
+        self._unexpected = 0
+
+    async def complete(self, request: Request) -> Response:
+        """The next step as a whole."""
+        match self._next(request):
+            case Response() as response:
+                return response
+            case Exception() as error:
+                raise error
+            case items:
+                accumulator = StreamAccumulator()
+                async for event in _play(items):
+                    accumulator.process(event)
+                return accumulator.response()
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        """The next step as events."""
+        self.open_streams += 1
+        try:
+            match self._next(request):
+                case Response() as response:
+                    items: Iterable[StreamEvent | Exception | Pause] = events_of(response)
+                case Exception() as error:
+                    items = [error]
+                case answer:
+                    items = answer
+            async for event in _play(items):
+                yield event
+        finally:
+            self.open_streams -= 1
+
+    async def close(self) -> None:
+        """Note that the client has closed."""
+        self.closed = True
+
+    def verify(self) -> None:
+        """Raise AssertionError unless exactly the script was played."""
+        if self._unexpected:
+            raise AssertionError(f"{self._unexpected} requests came after the end of the script")
+        if self._steps:
+            raise AssertionError(f"{len(self._steps)} steps of the script were not played, first {self._steps[0]!r}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.verify()
+
+    def _next(self, request: Request) -> Response | Exception | Sequence[StreamEvent | Exception | Pause]:
+        self.requests.append(request)
+        if not self._steps:
+            self._unexpected += 1
+            raise AssertionError(f"request {len(self.requests)} came after the end of the script: {request!r}")
+        step = self._steps.pop(0)
+        answer = step(request) if callable(step) else step
+        return respond(answer, model=request.model, provider=self.name) if isinstance(answer, str) else answer
+
+
+async def _play(items: Iterable[StreamEvent | Exception | Pause]) -> AsyncIterator[StreamEvent]:
+    for item in items:
+        match item:
+            case StreamEvent():
+                yield item
+            case SDKError():
+                yield StreamEvent(type=StreamEventType.ERROR, error=item)
+                raise item
+            case Exception():
+                raise item
+            case pause:
+                await pause()
+
+
+def respond(
+    text: str = "",
+    *,
+    tool_calls: Sequence[tuple[str, dict[str, Any] | str]] = (),
+    reasoning: str | None = None,
+    finish_reason: FinishReasonName | None = None,
+    usage: Usage | None = None,
+    id: str = "response-1",
+    model: str = "scripted-model",
+    provider: str = "scripted",
+) -> Response:
+    """A response. Tool calls are given as name and arguments (a text stands for what a model wrote) and are numbered
+    `call_1`, `call_2` and so on; the finish reason follows from them unless given.
+    """
+    content = []
+    if reasoning is not None:
+        content.append(ContentPart(kind=ContentKind.THINKING, thinking=ThinkingData(text=reasoning)))
+    if text:
+        content.append(ContentPart(kind=ContentKind.TEXT, text=text))
+    for number, (name, arguments) in enumerate(tool_calls, start=1):
+        raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        call = ToolCallData.from_text(f"call_{number}", name, raw)
+        content.append(ContentPart(kind=ContentKind.TOOL_CALL, tool_call=call))
+    return Response(
+        id=id,
+        model=model,
+        provider=provider,
+        message=Message(role=Role.ASSISTANT, content=content),
+        finish_reason=FinishReason(reason=finish_reason or ("tool_calls" if tool_calls else "stop")),
+        usage=usage or Usage(input_tokens=10, output_tokens=5, total_tokens=15),
+    )
+
+
+def events_of(response: Response, *, chunk: int = 8) -> list[StreamEvent]:
+    """The events of a stream that accumulates to the response, with deltas of `chunk` characters."""
+    events = [StreamEvent(type=StreamEventType.STREAM_START, warnings=tuple(response.warnings))]
+    for index, part in enumerate(response.message.content):
+        segment = f"segment_{index}"
+        if part.tool_call is not None:
+            events += _tool_call_events(part, part.tool_call, chunk)
+        elif part.thinking is not None:
+            events.append(StreamEvent(type=StreamEventType.REASONING_START, text_id=segment))
+            events += (
+                StreamEvent(type=StreamEventType.REASONING_DELTA, text_id=segment, reasoning_delta=piece)
+                for piece in _pieces(part.thinking.text, chunk)
+            )
+            events.append(StreamEvent(type=StreamEventType.REASONING_END, text_id=segment, part=part))
+        elif part.text is not None:
+            events.append(StreamEvent(type=StreamEventType.TEXT_START, text_id=segment))
+            events += (
+                StreamEvent(type=StreamEventType.TEXT_DELTA, text_id=segment, delta=piece)
+                for piece in _pieces(part.text, chunk)
+            )
+            events.append(StreamEvent(type=StreamEventType.TEXT_END, text_id=segment, part=part))
+    finish = StreamEvent(
+        type=StreamEventType.FINISH,
+        finish_reason=response.finish_reason,
+        usage=response.usage,
+        response=response,
+    )
+    return [*events, finish]
+
+
+def _tool_call_events(part: ContentPart, data: ToolCallData, chunk: int) -> list[StreamEvent]:
+    begun = ToolCall(id=data.id, name=data.name)
+    deltas = (
+        StreamEvent(type=StreamEventType.TOOL_CALL_DELTA, tool_call=begun, delta=piece)
+        for piece in _pieces(data.raw_arguments or json.dumps(data.arguments), chunk)
+    )
+    return [
+        StreamEvent(type=StreamEventType.TOOL_CALL_START, tool_call=begun),
+        *deltas,
+        StreamEvent(type=StreamEventType.TOOL_CALL_END, part=part, tool_call=data.to_tool_call()),
+    ]
+
+
+def _pieces(text: str, size: int) -> Iterator[str]:
+    return (text[start : start + size] for start in range(0, len(text), size))
