@@ -16,7 +16,8 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], list[War
     """The messages made consistent, and a Warning for every repair.
 
     A call that isn't answered before the next assistant message gets an error result; a result that answers no open
-    call is dropped; empty text is dropped, and with it a message that has nothing else. Results stay where they are.
+    call is dropped; blank text is dropped, and with it a message that has nothing else. Results stay where they are.
+    A tool message of plain text is the result for its `tool_call_id`.
     """
     repair = _Repair()
     for message in messages:
@@ -35,8 +36,12 @@ class _Repair:
     def add(self, message: Message) -> None:
         if message.role is Role.ASSISTANT:
             self.answer_open_calls()
+        elif message.role is Role.TOOL:
+            message = _as_result(message)
         content = [part for part in message.content if self._keep(part)]
         if not content:
+            if not message.content:
+                self._warn("a message without content was left out", "empty_message")
             return
         if len(content) < len(message.content):
             message = message.model_copy(update={"content": content})
@@ -58,8 +63,8 @@ class _Repair:
         self._open.clear()
 
     def _keep(self, part: ContentPart) -> bool:
-        if part.kind == ContentKind.TEXT and not part.text and not part.provider_metadata:
-            self._warn("an empty text part was left out", "empty_text")
+        if part.kind == ContentKind.TEXT and not (part.text or "").strip() and not part.provider_metadata:
+            self._warn("a blank text part was left out", "empty_text")
             return False
         if part.tool_result is not None:
             call_id = part.tool_result.tool_call_id
@@ -74,3 +79,12 @@ class _Repair:
 
     def _warn(self, message: str, code: str) -> None:
         self.warnings.append(Warning(message=message, code=code))
+
+
+def _as_result(message: Message) -> Message:
+    if message.tool_call_id is None or any(part.tool_result is not None for part in message.content):
+        return message
+    result = ToolResultData(tool_call_id=message.tool_call_id, content=message.text)
+    others = [part for part in message.content if part.kind != ContentKind.TEXT]
+    content = [ContentPart(kind=ContentKind.TOOL_RESULT, tool_result=result), *others]
+    return message.model_copy(update={"content": content})
