@@ -1,6 +1,6 @@
 """The adapter for servers that speak Chat Completions (section 7.10)."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -62,7 +62,7 @@ class OpenAICompatibleAdapter:
             answer.body, provider=self._name, model=request.model, headers=answer.headers, warnings=wire.warnings
         )
 
-    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+    async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Send the request and yield events as they come; a failure is one ERROR event, then raised."""
         try:
             wire = build_request(request, provider=self._name, stream=True)

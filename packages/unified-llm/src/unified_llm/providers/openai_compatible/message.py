@@ -120,6 +120,7 @@ class MessageDecoder:
         self._open: _Segment | None = None
         self._calls = _Calls()
         self._extras: _Json = {}
+        self._blank = ""
 
     def add(self, delta: _Json, events: list[StreamEvent]) -> None:
         """Take a delta and append what it means to `events`."""
@@ -172,6 +173,10 @@ class MessageDecoder:
             text = _as_text(delta[name])
         else:
             text = "".join(detail.get("text") or detail.get("summary") or "" for detail in details or ())
+        if not text.strip() and not details and (self._open is None or self._open.kind is not ContentKind.THINKING):
+            self._blank += text  # a model told not to think leaves an empty line where its thoughts would be
+            return
+        text, self._blank = self._blank + text, ""
         # A block that can't be read has no text, but must go back to the server.
         own = self._segment(ContentKind.THINKING, events).own
         if name is not None:
