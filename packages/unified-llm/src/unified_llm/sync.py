@@ -11,6 +11,7 @@ several threads run concurrently. Async programs use `unified_llm` itself.
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -47,6 +48,7 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _portal: BlockingPortal | None = None
+_portal_scope: AbstractContextManager[BlockingPortal] | None = None  # the portal stops when this is collected
 
 
 def _forget_portal() -> None:
@@ -60,10 +62,11 @@ if hasattr(os, "register_at_fork"):
 
 def _wait(call: Callable[[], Awaitable[T]]) -> T:
     """Run on the background loop; an interrupt while waiting cancels the call there."""
-    global _portal
+    global _portal, _portal_scope
     with _lock:
         if _portal is None:
-            _portal = start_blocking_portal(backend="asyncio", name="unified-llm").__enter__()
+            _portal_scope = start_blocking_portal(backend="asyncio", name="unified-llm")
+            _portal = _portal_scope.__enter__()
     future = _portal.start_task_soon(call)
     try:
         return future.result()
