@@ -78,7 +78,8 @@ class Desk:
 def desk(folder: Path) -> Desk:
     """No key and no address of this machine's user gets in; programs and the libraries are those under test."""
     shutil.copytree(ROOT / "docs/examples", folder / "docs/examples")
-    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
+    ours = ("_API_KEY", "_BASE_URL", "_LOCAL_MODEL")
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(ours)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
     return Desk(folder, {**kept, "PATH": path, "HOME": str(folder), "XDG_STATE_HOME": str(folder / ".state")})
 
