@@ -1,19 +1,23 @@
 """The error tree of this package. Each message is one clear sentence: what, where, and what to do.
 
-    AttractorError
-     +-- DotSyntaxError        the DOT source can't be read
-     +-- ConditionSyntaxError  an edge condition can't be read
-     +-- StylesheetSyntaxError a model stylesheet can't be read
-     +-- ValidationError       lint found errors; the pipeline doesn't run
-     +-- CheckpointError       a run can't be resumed from what lies on disk
-     +-- RunDirectoryError     the run directory can't be used
-     +-- ContextValueError     a context value isn't JSON
-     +-- PipelineConfigurationError   a backend, handler or option is missing or contradictory
+AttractorError
+ +-- DotSyntaxError        the DOT source can't be read
+ +-- ConditionSyntaxError  an edge condition can't be read
+ +-- StylesheetSyntaxError a model stylesheet can't be read
+ +-- ValidationError       lint found errors; the pipeline doesn't run
+ +-- CheckpointError       a run can't be resumed from what lies on disk
+ +-- RunDirectoryError     the run directory can't be used
+ +-- ContextValueError     a context value isn't JSON
+ +-- PipelineConfigurationError   a backend, handler or option is missing or contradictory
 """
 
 from collections.abc import Sequence
 
 from attractor.diagnostics import Diagnostic
+
+
+_EXCERPT = 160
+"""Characters of a source line that a message shows."""
 
 
 class AttractorError(Exception):
@@ -24,7 +28,14 @@ class DotSyntaxError(AttractorError):
     """The DOT source can't be read. `str()` shows place, source line, caret and hint."""
 
     def __init__(
-        self, message: str, *, file_name: str = "", line: int = 1, column: int = 1, source_line: str = "", hint: str = ""
+        self,
+        message: str,
+        *,
+        file_name: str = "",
+        line: int = 1,
+        column: int = 1,
+        source_line: str = "",
+        hint: str = "",
     ) -> None:
         self.message = message
         self.file_name = file_name
@@ -37,9 +48,10 @@ class DotSyntaxError(AttractorError):
     def _render(self) -> str:
         text = f"{self.file_name or '<dot>'}:{self.line}:{self.column}: {self.message}"
         if self.source_line:
+            start = max(0, self.column - 1 - _EXCERPT // 2) if len(self.source_line) > _EXCERPT else 0
             # Tabs stay tabs, so that the caret stands under its character in any terminal.
-            before = "".join("\t" if char == "\t" else " " for char in self.source_line[: self.column - 1])
-            text += f"\n    {self.source_line}\n    {before}^"
+            before = "".join("\t" if char == "\t" else " " for char in self.source_line[start : self.column - 1])
+            text += f"\n    {self.source_line[start : start + _EXCERPT]}\n    {before}^"
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 

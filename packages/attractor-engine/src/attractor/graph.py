@@ -42,21 +42,27 @@ SHAPE_TO_TYPE: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """A length of time as written, such as `15m`."""
+class Duration(str):
+    """A length of time as written, such as `15m`; equal to the same text in quotes."""
 
-    text: str
-    seconds: float
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        """Raises ValueError for anything but a number with one of the units `ms s m h d`, or with none (seconds)."""
+        if not _DURATION.fullmatch(text):
+            raise ValueError(f"{text!r} is not a duration such as 250ms, 900s, 15m, 2h or 1d")
+        return super().__new__(cls, text.strip())
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read `250ms`, `900s`, `15m`, `2h`, `1d` or a bare number (of seconds); None if it is something else."""
-        match = _DURATION.fullmatch(text)
-        return cls(text.strip(), float(match[1]) * _UNIT_SECONDS[match[2]]) if match else None
+        """The duration that the text says, or None if it is something else."""
+        return cls(text) if _DURATION.fullmatch(text) else None
 
-    def __str__(self) -> str:
-        return self.text
+    @property
+    def seconds(self) -> float:
+        match = _DURATION.fullmatch(self)
+        assert match, "checked when it was made"
+        return float(match[1]) * _UNIT_SECONDS[match[2]]
 
 
 Value = str | int | float | bool | Duration
@@ -97,6 +103,11 @@ def to_seconds(value: Value | None) -> float | None:
         return None
     duration = value if isinstance(value, Duration) else Duration.parse(to_text(value))
     return duration.seconds if duration else None
+
+
+def split_classes(text: str) -> tuple[str, ...]:
+    """The names in a `class` attribute, which commas separate; white space does too, as in HTML."""
+    return tuple(text.replace(",", " ").split())
 
 
 @dataclass(frozen=True)
