@@ -59,7 +59,7 @@ PROVIDERS: tuple[ProviderEntry, ...] = (
     ProviderEntry(
         "local",
         "unified_llm.providers.local:LocalAdapter",
-        {"model": ("UNIFIED_LLM_LOCAL_MODEL",)},
+        {"model_path": ("UNIFIED_LLM_LOCAL_MODEL",)},
     ),
 )
 
