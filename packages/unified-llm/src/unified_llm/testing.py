@@ -7,7 +7,7 @@ assert adapter.requests[0].model == "any"
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,7 +22,8 @@ from unified_llm.spec.tools import ToolCall
 __all__ = ["ScriptedAdapter", "events_of", "respond"]
 
 Pause = Callable[[], Awaitable[Any]]
-Answer = Response | str | Exception | Sequence[StreamEvent | Exception | Pause]
+Script = Sequence[StreamEvent | Exception | Pause]
+Answer = Response | str | Exception | Script
 Step = Answer | Callable[[Request], Answer]
 
 
@@ -45,30 +46,33 @@ class ScriptedAdapter:
 
     async def complete(self, request: Request) -> Response:
         """The next step as a whole."""
+        accumulator = StreamAccumulator()
         match self._next(request):
             case Response() as response:
                 return response
-            case Exception() as error:
-                raise error
-            case items:
-                accumulator = StreamAccumulator()
-                async for event in _play(items):
-                    accumulator.process(event)
-                return accumulator.response()
+            case answer:
+                for item in _items(answer):
+                    if isinstance(item, Exception):
+                        raise item
+                    if isinstance(item, StreamEvent):
+                        accumulator.process(item)
+                    else:
+                        await item()
+        return accumulator.response()
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         """The next step as events."""
         self.open_streams += 1
         try:
-            match self._next(request):
-                case Response() as response:
-                    items: Iterable[StreamEvent | Exception | Pause] = events_of(response)
-                case Exception() as error:
-                    items = [error]
-                case answer:
-                    items = answer
-            async for event in _play(items):
-                yield event
+            for item in _items(self._next(request)):
+                if isinstance(item, StreamEvent):
+                    yield item
+                elif isinstance(item, Exception):
+                    if isinstance(item, SDKError):
+                        yield StreamEvent(type=StreamEventType.ERROR, error=item)
+                    raise item
+                else:
+                    await item()
         finally:
             self.open_streams -= 1
 
@@ -92,7 +96,7 @@ class ScriptedAdapter:
         if error is None:
             self.verify()
 
-    def _next(self, request: Request) -> Response | Exception | Sequence[StreamEvent | Exception | Pause]:
+    def _next(self, request: Request) -> Response | Exception | Script:
         self.requests.append(request)
         if not self._steps:
             self._unexpected += 1
@@ -102,18 +106,14 @@ class ScriptedAdapter:
         return respond(answer, model=request.model, provider=self.name) if isinstance(answer, str) else answer
 
 
-async def _play(items: Iterable[StreamEvent | Exception | Pause]) -> AsyncIterator[StreamEvent]:
-    for item in items:
-        match item:
-            case StreamEvent():
-                yield item
-            case SDKError():
-                yield StreamEvent(type=StreamEventType.ERROR, error=item)
-                raise item
-            case Exception():
-                raise item
-            case pause:
-                await pause()
+def _items(answer: Response | Exception | Script) -> Script:
+    match answer:
+        case Response():
+            return events_of(answer)
+        case Exception():
+            return [answer]
+        case _:
+            return answer
 
 
 def respond(

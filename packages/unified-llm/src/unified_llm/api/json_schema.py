@@ -40,7 +40,7 @@ def _validator(schema: bytes) -> Any:
     """A validator for the schema's JSON, or a sentence about what is wrong with it."""
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
-    from jsonschema_specifications import REGISTRY
+    from referencing.jsonschema import EMPTY_REGISTRY
 
     parsed = from_json(schema)
     validator_class = validator_for(parsed)
@@ -48,4 +48,4 @@ def _validator(schema: bytes) -> Any:
         validator_class.check_schema(parsed)
     except SchemaError as error:
         return f"at {error.json_path}: {error.message}"
-    return validator_class(parsed, registry=REGISTRY)
+    return validator_class(parsed, registry=EMPTY_REGISTRY)
