@@ -188,7 +188,7 @@ class HttpTransport:
         body = parse_json(response.content)
         headers = dict(response.headers.items())
         if not isinstance(body, dict):
-            raise self._unreadable(response.status_code, headers, response.content, "a JSON object")
+            raise self._unreadable(ServerError, response.status_code, headers, response.content)
         if body.get("error"):
             raise error_from_event(provider=self._provider, payload=body, headers=headers)
         return HttpResponse(response.status_code, headers, body)
@@ -221,9 +221,10 @@ class HttpTransport:
             text=_text(content),
         )
 
-    def _unreadable(self, status: int, headers: Mapping[str, str], content: bytes, wanted: str) -> SDKError:
+    def _unreadable(self, kind: type[SDKError], status: int, headers: Mapping[str, str], content: bytes) -> SDKError:
+        wanted = "an event stream" if kind is StreamError else "a JSON object"
         found = f"{headers.get('content-type', 'a body of no type')}: {_text(content[:80])!r}" if content else "nothing"
-        return ServerError(
+        return kind(
             f"{self._provider} answered {status} with {found}, where {wanted} was expected",
             provider=self._provider,
             status_code=status,
@@ -275,9 +276,9 @@ class HttpStream:
     def events(self) -> AsyncIterator[ServerSentEvent]:
         """The events as they come.
 
-        Raises StreamError when the connection breaks or the stream can't be read, RequestTimeoutError after
-        `stream_read` seconds of silence, the mapped error when the body is an error and no event stream, and
-        ServerError when it is neither. A body that is whole JSON is taken as one event, an array as one an element.
+        Raises StreamError when the connection breaks or the body is no event stream, RequestTimeoutError after
+        `stream_read` seconds of silence, and the mapped error when the body is an error. A body that is whole JSON
+        is taken as one event, an array as one for each element.
         """
         return self
 
@@ -314,11 +315,11 @@ class HttpStream:
             content += await self._next_chunk() or b""
         self._ended = True
         body = parse_json(bytes(content))
-        transport, status = self._transport, self._response.status_code
+        transport = self._transport
         if isinstance(body, dict) and body.get("error"):
             raise error_from_event(provider=transport._provider, payload=body, headers=self.headers)
         if not isinstance(body, dict | list):
-            raise transport._unreadable(status, self.headers, bytes(content), "an event stream")
+            raise transport._unreadable(StreamError, self._response.status_code, self.headers, bytes(content))
         return [ServerSentEvent("", json.dumps(item)) for item in (body if isinstance(body, list) else [body])]
 
     async def _drain(self) -> None:
