@@ -206,9 +206,9 @@ def _agrees(path: str, found: Any, value: Any) -> bool:
             mine["name"] == theirs["name"] and (theirs["arguments"] is None or mine["arguments"] == theirs["arguments"])
             for mine, theirs in zip(found, value, strict=True)
         )
-    if value is None and path.startswith("usage."):
+    if value is None and path.startswith("usage"):
         # Not on the wire.
-        return found in (0, None)
+        return not (any(found.values()) if isinstance(found, dict) else found)
     if value is None and path in ("reasoning_text", "response_id"):
         return not found or path == "response_id"
     return bool(found == value)

@@ -101,7 +101,7 @@ class LocalServer:
         server.stop()
         reason = answer.get("error") or f"it ended with status {process.returncode}"
         raise ConfigurationError(
-            f"llama.cpp can't load {model_path} ({reason}): the file is damaged, too large, or of a kind it doesn't know"
+            f"llama.cpp can't load {model_path} ({reason}): the file is damaged, too large, or of an unknown kind"
         )
 
     def stop(self) -> None:
@@ -178,6 +178,10 @@ class LocalAdapter:
     async def initialize(self) -> None:
         """Raise ConfigurationError if llama.cpp or the model is missing, or the file is no model. Loads nothing."""
         await to_thread.run_sync(check_local, self._model_path)
+
+    async def load(self) -> None:
+        """Load the model now, which takes seconds, rather than with the first call. Raises ConfigurationError."""
+        await self._start()
 
     async def complete(self, request: Request) -> Response:
         """Send the request and return the whole answer."""

@@ -18,6 +18,7 @@ from unified_llm.spec.tools import ToolCall
 
 _Json = dict[str, Any]
 
+_OUR_KINDS = frozenset(kind.value for kind in ContentKind)
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 KNOWN_FIELDS = frozenset(
     (
@@ -77,6 +78,19 @@ class _Call:
         return ContentPart(kind=ContentKind.TOOL_CALL, tool_call=call, provider_metadata=metadata)
 
 
+@dataclass(slots=True)
+class _Block:
+    """A block of a content list that the unified model has no word for, kept as it came."""
+
+    wire: _Json
+
+    def part(self, provider: str) -> ContentPart:
+        kind = str(self.wire.get("type"))
+        # A block of a known name in an unknown shape must not be taken for the kind of that name.
+        kind = f"{provider}.{kind}" if kind in _OUR_KINDS else kind
+        return ContentPart(kind=kind, provider_metadata={provider: self.wire})
+
+
 class _Calls:
     """The tool calls of a message, and which one a fragment belongs to."""
 
@@ -116,7 +130,7 @@ class MessageDecoder:
         self.refused = False
         self._provider = provider
         self._new_id = new_id
-        self._items: list[_Segment | _Call] = []  # in the order in which they began
+        self._items: list[_Segment | _Call | _Block] = []  # in the order in which they began
         self._open: _Segment | None = None
         self._calls = _Calls()
         self._extras: _Json = {}
@@ -146,8 +160,9 @@ class MessageDecoder:
 
     def end(self, events: list[StreamEvent]) -> list[ContentPart]:
         """Close what is open and return the parts of the message."""
-        if self._extras and self._items:
-            self._items[-1].own[MESSAGE_EXTRAS] = self._extras
+        last = next((item for item in reversed(self._items) if not isinstance(item, _Block)), None)
+        if last is not None and self._extras:
+            last.own[MESSAGE_EXTRAS] = self._extras
         self._close(events)
         for call in self._calls.all:
             if call.started is None and call.pieces:
@@ -194,7 +209,11 @@ class MessageDecoder:
                 self._segment(ContentKind.THINKING, events).own.setdefault(REASONING_FIELD, "content")
                 self._append(ContentKind.THINKING, "".join(piece.get("text") or "" for piece in pieces), events)
             case _:
-                events.append(StreamEvent(type=StreamEventType.PROVIDER_EVENT, raw={"content": [block]}))
+                self._close(events)
+                item = _Block(block)
+                self._items.append(item)
+                part = item.part(self._provider)
+                events.append(StreamEvent(type=StreamEventType.PROVIDER_EVENT, part=part, raw=block))
 
     def _segment(self, kind: ContentKind, events: list[StreamEvent]) -> _Segment:
         if self._open is not None and self._open.kind is kind:

@@ -144,6 +144,9 @@ class _Translator:
                 calls.append({**_tool_call(part.tool_call), **own.get(CALL_EXTRAS, {})})
             elif part.kind == ContentKind.THINKING and part.thinking is not None and own:
                 _add_reasoning(wire, blocks, part.thinking.text, own)
+            elif own and not isinstance(part.kind, ContentKind):
+                blocks.append(own)
+                continue
             else:
                 self._drop(part)
             wire.update(own.get(MESSAGE_EXTRAS, {}))

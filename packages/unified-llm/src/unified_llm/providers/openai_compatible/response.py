@@ -59,14 +59,15 @@ def parse_response(
     decoder.done = True
     response = decoder.finish()[-1].response
     assert response is not None
-    return response.model_copy(update={"raw": body})
+    return response
 
 
 class StreamDecoder:
     """Feed it the events of one answer; it returns what they mean, and `finish()` the end of it.
 
     `done` turns true at the `[DONE]` mark, after which nothing more is to be read. Only the first of several choices
-    is followed. Raises the error that an error frame stands for, and StreamError for frames that make no sense.
+    is followed. The response's `raw` is the last chunk, where servers put what is their own. Raises the error that an
+    error frame stands for, and StreamError for frames that make no sense.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class StreamDecoder:
         self._model = ""
         self._finish_reason: str | None = None
         self._usage: _Json | None = None
+        self._last: _Json | None = None
 
     def feed(self, event: ServerSentEvent) -> list[StreamEvent]:
         """Take one server-sent event."""
@@ -135,6 +137,7 @@ class StreamDecoder:
                 message=Message(role=Role.ASSISTANT, content=self._message.end(events)),
                 finish_reason=self._reason(),
                 usage=parse_usage(self._usage),
+                raw=self._last,
                 warnings=list(self._warnings),
                 rate_limit=self._rate_limit,
             )
@@ -149,6 +152,7 @@ class StreamDecoder:
         return [*events, finish]
 
     def _chunk(self, payload: _Json, events: list[StreamEvent]) -> None:
+        self._last = payload
         self._id = self._id or payload.get("id") or ""
         self._model = self._model or payload.get("model") or ""
         usage = payload.get("usage") or (payload.get("x_groq") or {}).get("usage")
