@@ -16,7 +16,7 @@ import anyio
 from anyio import to_thread
 
 from unified_llm.providers.openai_compatible import OpenAICompatibleAdapter
-from unified_llm.spec.errors import ConfigurationError, SDKError
+from unified_llm.spec.errors import ConfigurationError, SDKError, UnsupportedToolChoiceError
 from unified_llm.spec.events import StreamEvent, StreamEventType
 from unified_llm.spec.request import AdapterTimeout, Request
 from unified_llm.spec.response import Response
@@ -162,18 +162,13 @@ class LocalAdapter:
         timeout: float | AdapterTimeout | None = _TIMEOUT,
         name: str = "local",
     ) -> None:
-        self._name = name
+        self.name = name
         self._model_path = model_path
         self._context_size = context_size
         self._threads = threads
         self._timeout = timeout
         self._lock = threading.Lock()
         self._running: tuple[LocalServer, OpenAICompatibleAdapter] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name given, "local" by default."""
-        return self._name
 
     async def initialize(self) -> None:
         """Raise ConfigurationError if llama.cpp or the model is missing, or the file is no model. Loads nothing."""
@@ -183,14 +178,20 @@ class LocalAdapter:
         """Load the model now, which takes seconds, rather than with the first call. Raises ConfigurationError."""
         await self._start()
 
+    async def load(self) -> None:
+        """Load the model now rather than with the first call. Raises ConfigurationError if that fails."""
+        await self._start()
+
     async def complete(self, request: Request) -> Response:
         """Send the request and return the whole answer."""
+        self._check_tool_choice(request)
         adapter = await self._start()
         return await adapter.complete(request)
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Send the request and yield events as they come; a failure is one ERROR event, then raised."""
         try:
+            self._check_tool_choice(request)
             adapter = await self._start()
         except SDKError as error:
             yield StreamEvent(type=StreamEventType.ERROR, error=error)
@@ -210,8 +211,15 @@ class LocalAdapter:
                 await adapter.close()
 
     def supports_tool_choice(self, mode: str) -> bool:
-        """llama.cpp holds the model to these modes with a grammar."""
-        return mode in ("auto", "none", "required", "named")
+        """llama.cpp knows no way to name a tool; whether "required" works depends on the model's chat template."""
+        return mode in ("auto", "none", "required")
+
+    def _check_tool_choice(self, request: Request) -> None:
+        if request.tool_choice is not None and not self.supports_tool_choice(request.tool_choice.mode):
+            raise UnsupportedToolChoiceError(
+                f"{self.name} can't be told which tool to call: use 'required', with that tool as the only one",
+                provider=self.name,
+            )
 
     async def _start(self) -> OpenAICompatibleAdapter:
         running = self._running
@@ -227,7 +235,7 @@ class LocalAdapter:
                 key = secrets.token_urlsafe()  # the port is open to every user of the machine
                 server = LocalServer.start(path, context_size=self._context_size, threads=self._threads, api_key=key)
                 adapter = OpenAICompatibleAdapter(
-                    key, base_url=f"{server.base_url}/v1", timeout=self._timeout, name=self._name
+                    key, base_url=f"{server.base_url}/v1", timeout=self._timeout, name=self.name
                 )
                 self._running = (server, adapter)
             return self._running
