@@ -1,11 +1,10 @@
-"""What a run tells while it goes (section 9.6): one record per kind of event, and the log that keeps them.
+"""What a run tells while it goes (section 9.6): one record for each kind of event.
 
-The log is a file, events.jsonl, and readers read the file: whoever comes late or comes back gets everything, and a
-slow reader costs the run neither time nor memory.
+Durations and delays are in seconds.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -24,12 +23,12 @@ class Event:
     @property
     def description(self) -> str:
         """One line for a log."""
-        fields = {name: value for name, value in asdict(self).items() if name not in ("sequence", "time")}
-        return f"{self.type}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+        names = [name for name in self.__dataclass_fields__ if name not in ("sequence", "time")]
+        return f"{self.type}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def to_record(self) -> dict[str, Any]:
         """The event as JSON: `type`, `sequence`, `time`, then its own fields."""
-        return {"type": self.type, **asdict(self)}
+        return {"type": self.type, **{name: getattr(self, name) for name in self.__dataclass_fields__}}
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> "Event":
@@ -90,7 +89,7 @@ class StageFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRetrying(Event):
-    """The stage is tried again after `delay` seconds; `attempt` is the number of the attempt to come, the first being 1."""
+    """The stage is tried again after `delay` seconds. `attempt` is the one to come, counted from 1."""
 
     name: str
     index: int

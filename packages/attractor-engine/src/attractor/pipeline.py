@@ -1,23 +1,44 @@
 """The whole life of a run: parse, transform, validate, initialize, execute, finalize (section 3.1)."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attractor.diagnostics import Diagnostic
-from attractor.events import Event
+import anyio
+import anyio.to_thread
+
+from attractor.backends.base import CodergenBackend
+from attractor.diagnostics import Diagnostic, Severity
+from attractor.dot import parse_dot
+from attractor.engine.execution import Execution
+from attractor.engine.limits import Limits
+from attractor.errors import CheckpointError, RunDirectoryError, ValidationError
+from attractor.event_log import EventLog, Observer
+from attractor.events import Event, PipelineCompleted, PipelineFailed, PipelineStarted
 from attractor.graph import Graph
 from attractor.handlers.base import Handler, HandlerRegistry
+from attractor.handlers.defaults import build_registry
 from attractor.interviewers.base import Interviewer
 from attractor.outcome import Outcome, StageStatus
-from attractor.transforms import Transform
-from attractor.validation import LintRule
+from attractor.state.artifacts import ARTIFACTS_NAME
+from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step, hash_graph
+from attractor.state.context import Context
+from attractor.state.journal import CheckpointStore
+from attractor.state.run_directory import RunDirectory, default_runs_root, new_run_id, read_manifest, read_source
+from attractor.transforms import Transform, apply_transforms
+from attractor.validation import LintRule, validate_or_raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run ended. `status` is SUCCESS or FAIL; `duration` is in seconds."""
+    """How a run ended. `status` is SUCCESS or FAIL; `duration` is in seconds; `context` is a copy of the values.
+
+    `node_outcomes` are those of each node's last visit, without their context updates. `diagnostics` are lint's.
+    """
 
     status: StageStatus
     completed_nodes: tuple[str, ...]
@@ -27,25 +48,28 @@ class RunResult:
     logs_root: Path
     run_id: str
     duration: float
-    notes: str = ""
     cancelled: bool = False
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
 class PipelineRunner:
-    """Runs pipelines. `backend` of None simulates (section 4.5). One run at a time per runner.
+    """Runs pipelines. One run at a time per runner.
 
-    `logs_root` is the run directory (default: a new one under `$XDG_STATE_HOME/attractor/runs`). `context` holds
-    values to start with. `options` is recorded in manifest.json and given back by `read_manifest()`, for whoever
-    resumes. `dry_run` runs no tool command. `working_dir` is where tool commands run (default: the current directory).
+    * `backend` answers codergen stages; None simulates (section 4.5). `interviewer` reaches a person.
+    * `logs_root` is the run directory; by default each run gets a new one under `default_runs_root()`.
+    * `handlers` are added to the built-in ones, or replace them. `transforms` run after the built-in ones.
+    * `context` holds values to start with. `options` is any JSON that manifest.json shall keep, for whoever resumes.
+    * `working_dir` is where tool commands run, by default the current directory; with `dry_run` none does. When
+      resuming, both are as the run recorded them unless they are given again.
+    * `limits` replaces what the graph's attributes say.
+
+    `on_event` is called for every event, in a thread of its own; whatever it does, the run goes on.
     """
-
-    on_event: Callable[[Event], object] | None
 
     def __init__(
         self,
         *,
-        backend: Any = None,
+        backend: CodergenBackend | None = None,
         interviewer: Interviewer | None = None,
         logs_root: str | Path | None = None,
         handlers: HandlerRegistry | Mapping[str, Handler] | None = None,
@@ -53,30 +77,217 @@ class PipelineRunner:
         lint_rules: Iterable[LintRule] = (),
         context: Mapping[str, Any] | None = None,
         working_dir: str | Path | None = None,
-        dry_run: bool = False,
+        dry_run: bool | None = None,
         options: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        raise NotImplementedError
+        self.on_event: Callable[[Event], object] | None = None
+        self._backend = backend
+        self._interviewer = interviewer
+        self._logs_root = Path(logs_root) if logs_root is not None else None
+        self._handlers = handlers
+        self._transforms = list(transforms)
+        self._lint_rules = tuple(lint_rules)
+        self._values = Context(context).snapshot()
+        self._working_dir = working_dir
+        self._dry_run = dry_run
+        self._options = dict(options or {})
+        self._limits = limits
+        self._clock = clock
+        self._log: EventLog | None = None
+        self._begun = anyio.Event()
+        self._scope: anyio.CancelScope | None = None
+        self._execution: Execution | None = None
 
     def register_transform(self, transform: Transform) -> None:
         """Run `transform` after the built-in ones and those registered before."""
-        raise NotImplementedError
+        self._transforms.append(transform)
 
     async def run(self, graph: Graph | str) -> RunResult:
-        """Run a pipeline from its graph or its DOT source; raises DotSyntaxError, ValidationError, RunDirectoryError."""
-        raise NotImplementedError
+        """Run a pipeline from its graph or its DOT source.
+
+        Raises DotSyntaxError, ValidationError, PipelineConfigurationError or RunDirectoryError before anything is
+        executed. What goes wrong later is in the result. Cancelling leaves a checkpoint to resume from.
+        """
+        parsed = parse_dot(graph) if isinstance(graph, str) else graph
+        working_dir = _absolute(self._working_dir)
+        prepared = self._prepare(parsed, working_dir, bool(self._dry_run))
+        run_id, graph_hash = new_run_id(parsed.name, self._clock()), hash_graph(parsed)
+        path = _absolute(self._logs_root or default_runs_root() / run_id)
+        manifest = {
+            "run_id": run_id,
+            "name": parsed.name,
+            "label": parsed.label,
+            "goal": parsed.goal,
+            "started_at": self._clock(),
+            "file_name": parsed.file_name,
+            "graph_hash": graph_hash,
+            "working_dir": str(working_dir),
+            "dry_run": bool(self._dry_run),
+            "context": self._values,
+            "options": self._options,
+        }
+        with RunDirectory.create(path) as directory:
+            directory.write_manifest(manifest, parsed.source)
+            return await self._execute(prepared, path, self._values, lambda run: run.begin(run_id, graph_hash))
 
     async def resume(self, logs_root: str | Path, *, graph: Graph | None = None, from_node: str = "") -> RunResult:
-        """Go on with a run; needs no source file. Raises CheckpointError, RunDirectoryError."""
-        raise NotImplementedError
+        """Go on with a run where it stopped, or from a node. No completed node is executed again.
 
-    def events(self) -> AsyncIterator[Event]:
-        """All events of the current or next run, from the first to the last."""
-        raise NotImplementedError
+        A finished run reports its result; of a failed one the failed stage is tried again. Needs no source file:
+        `graph` is only for runs whose graph did not come from one. Raises CheckpointError, RunDirectoryError.
+        """
+        path = _absolute(logs_root)
+        with RunDirectory.open(path):
+            manifest = read_manifest(path)
+            parsed = graph or _read_graph(path, str(manifest.get("file_name", "")))
+            working_dir = _absolute(self._working_dir or manifest.get("working_dir"))
+            dry_run = bool(manifest.get("dry_run")) if self._dry_run is None else self._dry_run
+            prepared = self._prepare(parsed, working_dir, dry_run)
+            if from_node and from_node not in prepared.graph.nodes:
+                raise CheckpointError(f"the pipeline has no node {from_node!r} to go on from")
+            load = partial(_load, graph_hash=hash_graph(parsed), path=path)
+            values = {**manifest.get("context", {}), **self._values}
+            return await self._execute(prepared, path, values, load, from_node)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """All events of the current run, or else of the next one, from the first to the last."""
+        await self._begun.wait()
+        assert self._log is not None
+        async for event in self._log.stream():
+            yield event
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Stop the current run: its checkpoint stays, and `run()` returns a failed, cancelled result."""
-        raise NotImplementedError
+        if self._scope is not None and self._execution is not None:
+            self._execution.cancel_reason = reason
+            self._scope.cancel()
+
+    def _prepare(self, parsed: Graph, working_dir: Path, dry_run: bool) -> "_Prepared":
+        """Transform and validate."""
+        graph = apply_transforms(parsed, self._transforms)
+        own = build_registry(self._backend, working_dir=working_dir, dry_run=dry_run)
+        registry = own.merged_with(self._handlers)
+        diagnostics = validate_or_raise(graph, self._lint_rules, handler_types=registry.types)
+        refused = [
+            Diagnostic(
+                rule="handler_registered",
+                severity=Severity.ERROR,
+                message=reason,
+                node_id=node.id,
+                file_name=graph.file_name,
+                span=node.span,
+            )
+            for node, reason in registry.find_unhandled(graph.nodes.values(), graph)
+        ]
+        if refused:
+            raise ValidationError([*diagnostics, *refused])
+        return _Prepared(graph, registry, own, tuple(diagnostics))
+
+    async def _execute(
+        self,
+        prepared: "_Prepared",
+        path: Path,
+        values: Mapping[str, Any],
+        start: Callable[[Execution], None],
+        from_node: str = "",
+    ) -> RunResult:
+        """Initialize, execute, finalize."""
+        begun = time.monotonic()
+        graph = prepared.graph
+        observer = Observer(self.on_event) if self.on_event else None
+        log = EventLog(path, observer, self._clock)
+        limits = self._limits or Limits.of_graph(graph)
+        execution = Execution(path, graph, prepared.registry, log.emit, values, limits=limits, clock=self._clock)
+        try:
+            start(execution)
+            if execution.checkpoint.status is RunStatus.COMPLETED and not from_node:
+                return _to_result(execution.checkpoint, prepared, path, 0.0)
+            self._log, self._execution, self._scope = log, execution, anyio.CancelScope()
+            self._begun.set()
+            log.emit(PipelineStarted, name=graph.name, id=execution.checkpoint.run_id)
+            try:
+                with self._scope:
+                    await execution.run(partial(_record_resumption, execution.checkpoint, from_node))
+            except OSError as error:
+                raise RunDirectoryError(f"the run directory {path} can't be written: {error}") from error
+            finally:
+                self._announce_end(log, execution.checkpoint, path, time.monotonic() - begun)
+            return _to_result(execution.checkpoint, prepared, path, time.monotonic() - begun)
+        finally:
+            self._scope = None
+            log.close()
+            with anyio.CancelScope(shield=True):
+                await prepared.own.close()
+                if observer:
+                    await anyio.to_thread.run_sync(observer.close)
+
+    def _announce_end(self, log: EventLog, checkpoint: Checkpoint, path: Path, duration: float) -> None:
+        if checkpoint.status is RunStatus.COMPLETED:
+            folder = path / ARTIFACTS_NAME
+            count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+            log.emit(PipelineCompleted, duration=round(duration, 6), artifact_count=count)
+        else:
+            error = checkpoint.reason or "the run was interrupted by an internal error"
+            log.emit(PipelineFailed, error=error, duration=round(duration, 6))
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A graph that may run, and what runs it. `own` are the handlers that were made for this run alone."""
+
+    graph: Graph
+    registry: HandlerRegistry
+    own: HandlerRegistry
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def _absolute(path: str | Path | None) -> Path:
+    return Path(path or ".").absolute()
+
+
+def _read_graph(path: Path, file_name: str) -> Graph:
+    source = read_source(path)
+    if not source:
+        raise CheckpointError(
+            f"{path} holds no pipeline.dot, for its graph was made in Python; give that graph to resume()"
+        )
+    return parse_dot(source, file_name)
+
+
+def _load(execution: Execution, *, graph_hash: str, path: Path) -> None:
+    execution.load()
+    if execution.checkpoint.graph_hash != graph_hash:
+        raise CheckpointError(
+            f"{path} belongs to another pipeline, or pipeline.dot in it was changed since the run began; put the "
+            "original back, or start a new run"
+        )
+
+
+def _record_resumption(before: Checkpoint, from_node: str, store: CheckpointStore) -> None:
+    """Open a run again that had ended, or that shall go on elsewhere."""
+    if before.status is RunStatus.RUNNING and not from_node:
+        return
+    edge = None if from_node else before.edge
+    step = Step(node_id="", next_node=from_node or before.next_node, edge=edge)
+    store.append(Entry(step, time.time(), {}))
+
+
+def _to_result(checkpoint: Checkpoint, prepared: _Prepared, path: Path, duration: float) -> RunResult:
+    succeeded = checkpoint.status is RunStatus.COMPLETED
+    return RunResult(
+        status=StageStatus.SUCCESS if succeeded else StageStatus.FAIL,
+        completed_nodes=tuple(checkpoint.completed_nodes),
+        node_outcomes=dict(checkpoint.node_outcomes),
+        context=deepcopy(checkpoint.context_values),
+        failure_reason=checkpoint.reason,
+        logs_root=path,
+        run_id=checkpoint.run_id,
+        duration=duration,
+        cancelled=checkpoint.status is RunStatus.CANCELLED,
+        diagnostics=prepared.diagnostics,
+    )
 
 
 async def run_pipeline(graph: Graph | str, context: Mapping[str, Any] | None = None, **options: Any) -> RunResult:

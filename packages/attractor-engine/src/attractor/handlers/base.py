@@ -16,15 +16,16 @@ class Handler(Protocol):
     """Executes nodes of one type.
 
     `execute` may be a plain function: it then runs in a worker thread, so that it can't stop the rest, but which a
-    time limit can only abandon, not end. Whatever it raises becomes a FAIL. One handler serves many nodes, also at once.
+    time limit can only abandon, not end. Whatever it raises becomes a FAIL. One handler serves many nodes at once.
 
-    Two attributes are optional. `owns_timeout = True`: the handler itself keeps to the node's `timeout`.
+    Some attributes are optional. `owns_timeout = True`: the handler itself keeps to the node's `timeout`.
     `is_external = True`: it works outside of this process (a model, a command, a person), so checkpoint.json is
-    brought up to date before it starts, however little time has passed.
+    brought up to date before it starts, however little time has passed. `async close()`, of a handler that the runner
+    made itself, is called when the run ends.
     """
 
     def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Awaitable[Outcome] | Outcome:
-        """Do the node's work. `logs_root` is the run directory; the node's own part is `stage_path(logs_root, node.id)`."""
+        """Do the node's work. `logs_root` is the run directory, `stage_path(logs_root, node.id)` the node's own in it."""
         ...
 
 
@@ -64,9 +65,16 @@ class HandlerRegistry:
         handler = self._handlers.get(wanted) or (self.default_handler if wanted == "codergen" else None)
         if handler is None:
             raise PipelineConfigurationError(
-                f"node {node.id!r}: no handler registered for type {wanted!r}; registered are: {', '.join(sorted(self.types))}"
+                f"node {node.id!r}: no handler registered for type {wanted!r}; registered are: "
+                f"{', '.join(sorted(self.types))}"
             )
         return handler
+
+    async def close(self) -> None:
+        """Call `close()` of the handlers that have it."""
+        for handler in self._handlers.values():
+            if (close := getattr(handler, "close", None)) is not None:
+                await close()
 
     def find_unhandled(self, nodes: Iterable[Node], graph: Graph) -> list[tuple[Node, str]]:
         """Nodes that `resolve()` would refuse, each with the reason."""

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attractor.graph import Edge
@@ -16,7 +16,8 @@ class RunFacts:
     """What the engine knows and handlers may read. It is no part of the context's values.
 
     `last_outcome` is that of the last stage that recorded one; `incoming_edge` is None at the start and after a jump;
-    `executions` counts each node's attempts so far; `resumed` holds for the first stage after a resumption.
+    `executions` counts each node's attempts in visits before this one, `attempt` those of this visit, the one under way
+    included; `resumed` holds for the first stage after a resumption.
     """
 
     run_id: str = ""
@@ -26,6 +27,11 @@ class RunFacts:
     resumed: bool = False
     node_outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     executions: Mapping[str, int] = field(default_factory=dict)
+    attempt: int = 0
+
+    def attempt_number(self, node_id: str) -> int:
+        """Which attempt of the whole run this is for the node that is executed, counted from 1."""
+        return self.executions.get(node_id, 0) + max(self.attempt, 1)
 
 
 class Context:
@@ -88,7 +94,7 @@ class Context:
         with self._lock:
             copy = Context(logs=self._logs)
             copy._values = deepcopy(self._values)
-        copy.run = self.run
+        copy.run = replace(self.run)
         return copy
 
     def apply_updates(self, updates: Mapping[str, Any]) -> None:

@@ -39,7 +39,9 @@ def to_json_value(value: Any, key: str) -> Any:
             return {_text_key(name, key): to_json_value(item, f"{key}.{name}") for name, item in value.items()}
         case _:
             shown = repr(value) if isinstance(value, float) else f"of type {type(value).__name__}"
-            raise ContextValueError(f"context key {key!r}: the value {shown} is not JSON; store text, numbers, lists or dicts")
+            raise ContextValueError(
+                f"context key {key!r}: the value {shown} is not JSON; store text, numbers, lists or dicts"
+            )
 
 
 def _text_key(name: Any, key: str) -> str:

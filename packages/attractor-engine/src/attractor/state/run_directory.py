@@ -34,7 +34,9 @@ except ImportError:  # Windows has no flock; there, two processes must not share
 
 STAGE_DIR_VARIABLE = "ATTRACTOR_STAGE_DIR"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-_RESERVED = re.compile(r"artifacts|restart-\d+|\.\.?|\.lock|(manifest|checkpoint)\.json|(journal|events)\.jsonl|pipeline\.dot")
+_RESERVED = re.compile(
+    r"artifacts|restart-\d+|\.\.?|\.lock|(manifest|checkpoint)\.json|(journal|events)\.jsonl|pipeline\.dot"
+)
 _LONGEST_NAME = 200
 
 
@@ -53,7 +55,7 @@ def new_run_id(name: str, now: float) -> str:
 
 
 def stage_name(node_id: str) -> str:
-    """The node's id as one file name: percent-encoded where it must be, and cut (with a digest) where it is too long."""
+    """The node's id as one file name: percent-encoded where it must be, cut (with a digest) where it is too long."""
     if _PLAIN.fullmatch(node_id) and len(node_id) <= _LONGEST_NAME and not _RESERVED.fullmatch(node_id):
         return node_id
     name = quote(node_id, safe="")
@@ -132,16 +134,22 @@ class RunDirectory:
     def open(cls, path: Path) -> Self:
         """Lock an existing one. RunDirectoryError if it is none, or in use."""
         if not path.is_dir():
-            raise RunDirectoryError(f"{path} is not a run directory: it does not exist; name the directory that a run printed")
+            raise RunDirectoryError(
+                f"{path} is not a run directory: it does not exist; name the directory that a run printed"
+            )
         if not (path / "manifest.json").exists():
-            raise RunDirectoryError(f"{path} is not a run directory: it has no manifest.json; name one that a run printed")
+            raise RunDirectoryError(
+                f"{path} is not a run directory: it has no manifest.json; name one that a run printed"
+            )
         return cls(path, _lock(path))
 
     def write_manifest(self, manifest: Mapping[str, Any], source: str) -> None:
         """Record what runs. Must be done before the first node."""
         if source:
             replace_file(self.path / "pipeline.dot", source.encode("utf-8", "surrogatepass"))
-        replace_file(self.path / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False).encode("utf-8", "replace"))
+        replace_file(
+            self.path / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False).encode("utf-8", "replace")
+        )
 
     def close(self) -> None:
         """Release the lock."""

@@ -1,0 +1,130 @@
+"""One run, from where its checkpoint stands to its end, through as many restarts as its edges ask for."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from attractor.engine.limits import Limits
+from attractor.engine.stage import Emit, StageExecutor
+from attractor.engine.traversal import Traversal
+from attractor.errors import CheckpointError
+from attractor.graph import Graph, to_text
+from attractor.handlers.base import HandlerRegistry
+from attractor.state.checkpoint import Checkpoint, RunStatus
+from attractor.state.context import Context
+from attractor.state.journal import CheckpointStore, has_checkpoint, load_checkpoint
+
+
+class Execution:
+    """Executes a run in `root`, and after an edge with loop_restart in `root/restart-N`.
+
+    A restart begins with fresh context and outcomes, but takes the visits with it, so that it comes to an end.
+    `checkpoint` is the state of the last one. `cancel_reason` is recorded if the run is cancelled.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        graph: Graph,
+        handlers: HandlerRegistry,
+        emit: Emit,
+        values: Mapping[str, Any],
+        *,
+        limits: Limits,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self._root = root
+        self._graph = graph
+        self._handlers = handlers
+        self._emit = emit
+        self._values = values
+        self._limits = limits
+        self._clock = clock
+        self._sleep = sleep
+        self._folder = root
+        self.checkpoint = Checkpoint()
+        self.cancel_reason = "cancelled"
+
+    def begin(self, run_id: str, graph_hash: str) -> None:
+        """Take a new run's first state."""
+        self.checkpoint = Checkpoint(run_id=run_id, graph_hash=graph_hash, next_node=self._graph.start_nodes[0].id)
+        self._fill(self.checkpoint)
+
+    def load(self) -> None:
+        """Take the state that lies on disk, that of the last restart; raises CheckpointError."""
+        self.checkpoint = load_checkpoint(self._root)
+        while self.checkpoint.status is RunStatus.RESTARTED and has_checkpoint(self._restart_folder()):
+            self._folder = self._restart_folder()
+            self.checkpoint = load_checkpoint(self._folder)
+        if self.checkpoint.next_node and self.checkpoint.next_node not in self._graph.nodes:
+            raise CheckpointError(
+                f"{self._folder} would go on at node {self.checkpoint.next_node!r}, which the pipeline doesn't have; "
+                "start a new run"
+            )
+
+    async def run(self, store_changes: Callable[[CheckpointStore], None] = lambda store: None) -> None:
+        """Go on until the run ends. `store_changes` may record something before the first step."""
+        if self.checkpoint.status is RunStatus.RESTARTED:
+            self._restart()
+        await self._traverse(store_changes)
+        while self.checkpoint.status is RunStatus.RESTARTED:
+            self._restart()
+            await self._traverse(lambda store: None)
+
+    async def _traverse(self, store_changes: Callable[[CheckpointStore], None]) -> None:
+        context = Context(self.checkpoint.context_values, self.checkpoint.logs)
+        store = CheckpointStore(self._folder, self.checkpoint)
+        try:
+            store_changes(store)
+            stages = StageExecutor(
+                self._graph,
+                self._handlers,
+                self._folder,
+                self._emit,
+                before_external=store.catch_up,
+                sleep=self._sleep,
+            )
+            traversal = Traversal(
+                self._graph, context, self.checkpoint, store, stages, self._emit, limits=self._limits, clock=self._clock
+            )
+            try:
+                await traversal.run()
+            except anyio.get_cancelled_exc_class():
+                traversal.record_cancellation(self.cancel_reason)
+                raise
+        finally:
+            store.close()
+
+    def _restart(self) -> None:
+        before, self._folder = self.checkpoint, self._restart_folder()
+        self._folder.mkdir(exist_ok=True)
+        self.checkpoint = Checkpoint(
+            run_id=before.run_id,
+            graph_hash=before.graph_hash,
+            next_node=before.next_node,
+            visits=dict(before.visits),
+            executions=dict(before.executions),
+            failures=dict(before.failures),
+            gate_rounds=before.gate_rounds,
+            restarts=before.restarts + 1,
+        )
+        self._fill(self.checkpoint)
+
+    def _restart_folder(self) -> Path:
+        return self._root / f"restart-{self.checkpoint.restarts + 1}"
+
+    def _fill(self, checkpoint: Checkpoint) -> None:
+        checkpoint.timestamp = self._clock()
+        checkpoint.context_values = Context({**mirror_graph(self._graph), **self._values}).snapshot()
+
+
+def mirror_graph(graph: Graph) -> dict[str, Any]:
+    """The graph's attributes as the context has them, under `graph.` (section 5.1)."""
+    plain = {
+        key: value if isinstance(value, bool | int | float) else to_text(value) for key, value in graph.attrs.items()
+    }
+    return {"graph.goal": graph.goal, **{f"graph.{key}": value for key, value in plain.items()}}

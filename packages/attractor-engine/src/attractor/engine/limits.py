@@ -1,0 +1,58 @@
+"""What makes every run stop."""
+
+from dataclasses import dataclass
+
+from attractor.graph import Graph, Node, to_int, to_seconds
+from attractor.state.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`max_duration` is in seconds, counted since the run began or was resumed; None means no limit.
+
+    `max_same_failures` visits of a stage in a row that fail with the same reason end the run: nothing gets better.
+    """
+
+    max_node_visits: int = 100
+    max_goal_gate_rounds: int = 20
+    max_same_failures: int = 3
+    max_duration: float | None = None
+
+    @classmethod
+    def of_graph(cls, graph: Graph) -> "Limits":
+        """Those that the graph's attributes of the same names set, and the defaults."""
+        default = cls()
+        return cls(
+            max_node_visits=to_int(graph.attrs.get("max_node_visits")) or default.max_node_visits,
+            max_goal_gate_rounds=to_int(graph.attrs.get("max_goal_gate_rounds")) or default.max_goal_gate_rounds,
+            max_same_failures=to_int(graph.attrs.get("max_same_failures")) or default.max_same_failures,
+            max_duration=to_seconds(graph.attrs.get("max_duration")),
+        )
+
+    def refuse_visit(self, node: Node, checkpoint: Checkpoint) -> str:
+        """Why the node may not be visited once more; empty if it may."""
+        own = to_int(node.attrs.get("max_visits"))
+        most = own or self.max_node_visits
+        if checkpoint.visits.get(node.id, 0) < most:
+            return ""
+        name = "max_visits of the node" if own else "max_node_visits of the graph"
+        return f"stage {node.id!r} would be visited more than {most} times; if that is meant, raise {name}"
+
+    def refuse_failure(self, node: Node, reason: str, checkpoint: Checkpoint) -> str:
+        """Why a failure ends the run although it could be routed; empty if it doesn't."""
+        before, count = checkpoint.failures.get(node.id, ("", 0))
+        if before != reason or count + 1 < self.max_same_failures:
+            return ""
+        return (
+            f"stage {node.id!r} failed the same way on {count + 1} visits in a row: {reason}; if more rounds can help, "
+            "raise max_same_failures of the graph"
+        )
+
+    def refuse_gate_round(self, gate: Node, checkpoint: Checkpoint) -> str:
+        """Why the exit sends no further round on its way; empty if it does."""
+        if checkpoint.gate_rounds < self.max_goal_gate_rounds:
+            return ""
+        return (
+            f"goal gate {gate.id!r} is still unsatisfied after {checkpoint.gate_rounds} rounds; if more can help, "
+            "raise max_goal_gate_rounds of the graph"
+        )

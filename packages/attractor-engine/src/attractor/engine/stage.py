@@ -1,0 +1,154 @@
+"""Executing one node: its handler, its time limit, its retries, and what is recorded of it."""
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+import anyio.to_thread
+
+from attractor.engine.retry import build_retry_policy, execute_with_retry
+from attractor.errors import ContextValueError
+from attractor.events import Event, StageCompleted, StageFailed, StageRetrying, StageStarted
+from attractor.graph import Graph, Node
+from attractor.handlers.base import Handler, HandlerRegistry
+from attractor.outcome import Outcome, StageStatus
+from attractor.state.context import Context
+from attractor.state.json_values import encode_json, to_json_value
+from attractor.state.run_directory import stage_path
+from attractor.state.status_file import write_status
+
+AUTO_STATUS_NOTES = "auto-status: handler completed without writing status"
+
+
+class Emit(Protocol):
+    """Records an event: `emit(StageStarted, name="plan", index=0)`."""
+
+    def __call__(self, kind: type[Event], **fields: Any) -> Event: ...
+
+
+class StageExecutor:
+    """Executes the nodes of one graph in one run directory. Several may be under way at once, in branches.
+
+    `before_external(node)` is called before a handler that works outside of this process starts.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        handlers: HandlerRegistry,
+        logs_root: Path,
+        emit: Emit,
+        *,
+        before_external: Callable[[], None] = lambda: None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._graph = graph
+        self._handlers = handlers
+        self._logs_root = logs_root
+        self._emit = emit
+        self._before_external = before_external
+        self._sleep = sleep
+        self._uniform = uniform
+
+    async def execute(self, node: Node, context: Context, index: int) -> tuple[Outcome, int]:
+        """The node's outcome, applied to the context and written to status.json, and the number of attempts.
+
+        Raises only what ends the whole run: cancellation, and a disk that can't be written.
+        """
+        begun = time.monotonic()
+        context.set("current_node", node.id)
+        context.run.attempt = 0
+        handler = self._handlers.resolve(node, self._graph)
+        if getattr(handler, "is_external", False):
+            self._before_external()
+        self._emit(StageStarted, name=node.id, index=index)
+
+        def retrying(number: int, failed: Outcome, delay: float) -> None:
+            context.set(f"internal.retry_count.{node.id}", number - 1)
+            error = failed.failure_reason or failed.notes or "the stage asked for another attempt"
+            self._emit(StageFailed, name=node.id, index=index, error=error, will_retry=True)
+            self._emit(StageRetrying, name=node.id, index=index, attempt=number, delay=delay)
+
+        outcome, attempts = await execute_with_retry(
+            partial(self._attempt, handler, node, context),
+            build_retry_policy(node, self._graph),
+            node_id=node.id,
+            allow_partial=node.allow_partial,
+            on_retry=retrying,
+            sleep=self._sleep,
+            uniform=self._uniform,
+        )
+        outcome = _apply(node, outcome, context)
+        write_status(stage_path(self._logs_root, node.id), outcome)
+        if outcome.status is StageStatus.FAIL and not self._only_passes_on(node):
+            self._emit(StageFailed, name=node.id, index=index, error=outcome.failure_reason, will_retry=False)
+        else:
+            self._emit(StageCompleted, name=node.id, index=index, duration=round(time.monotonic() - begun, 6))
+        return outcome, attempts
+
+    async def _attempt(self, handler: Handler, node: Node, context: Context) -> Outcome:
+        context.run.attempt += 1
+        limit = None if getattr(handler, "owns_timeout", False) else node.timeout
+        if limit is None:
+            result = await self._call(handler, node, context)
+        else:
+            with anyio.move_on_after(limit) as scope:
+                result = await self._call(handler, node, context)
+            if scope.cancelled_caught:
+                return Outcome.fail(f"stage {node.id!r} took longer than its timeout of {node.text('timeout')}")
+        if isinstance(result, Outcome):
+            return _check(node, result)
+        if result is not None:
+            return Outcome.fail(
+                f"stage {node.id!r}: its handler returned {type(result).__name__} instead of an Outcome", terminal=True
+            )
+        if node.auto_status:
+            return Outcome.success(AUTO_STATUS_NOTES)
+        return Outcome.fail(
+            f"stage {node.id!r}: its handler returned no Outcome; set auto_status=true if that means success"
+        )
+
+    async def _call(self, handler: Handler, node: Node, context: Context) -> Any:
+        arguments = (node, context, self._graph, self._logs_root)
+        if iscoroutinefunction(handler.execute):
+            return await handler.execute(*arguments)
+        result = await anyio.to_thread.run_sync(handler.execute, *arguments, abandon_on_cancel=True)
+        return await result if isawaitable(result) else result
+
+    def _only_passes_on(self, node: Node) -> bool:
+        return self._graph.handler_type(node) == "conditional"
+
+
+def _check(node: Node, outcome: Outcome) -> Outcome:
+    """The outcome, if everything about it can be recorded."""
+    try:
+        updates: Mapping[str, Any] = {
+            key: to_json_value(value, key) for key, value in outcome.context_updates.items() if isinstance(key, str)
+        }
+        if len(updates) != len(outcome.context_updates):
+            raise ContextValueError("context keys must be text")
+        status = StageStatus(outcome.status)
+        encode_json([outcome.preferred_label, outcome.notes, outcome.failure_reason, *outcome.suggested_next_ids])
+    except (ContextValueError, TypeError, ValueError) as error:
+        return Outcome.fail(f"stage {node.id!r}: {error}", terminal=True)
+    return replace(outcome, status=status, context_updates=updates) if updates else outcome
+
+
+def _apply(node: Node, outcome: Outcome, context: Context) -> Outcome:
+    """Tell the context. A skipped stage leaves no outcome there (section 5.2)."""
+    context.apply_updates(outcome.context_updates)
+    if outcome.status is not StageStatus.SKIPPED:
+        context.set("outcome", outcome.status.value)
+    if outcome.preferred_label:
+        context.set("preferred_label", outcome.preferred_label)
+    counter = f"internal.retry_count.{node.id}"
+    if outcome.status.is_success and context.get(counter):
+        context.set(counter, 0)
+    return outcome

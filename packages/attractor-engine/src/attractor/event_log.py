@@ -1,0 +1,183 @@
+"""Keeping events, and handing them to observers, none of which can hurt the run (section 9.6).
+
+Events go to events.jsonl, and streams read that file: whoever comes late or comes back gets every event, and a slow
+reader costs the run neither time nor memory. A callback runs in a thread of its own, behind a bounded queue.
+"""
+
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+
+from attractor.errors import PipelineConfigurationError
+from attractor.events import CheckpointSaved, Event
+from attractor.state.json_values import encode_json, to_bytes
+from attractor.state.run_directory import write_all
+
+EVENTS_NAME = "events.jsonl"
+_logger = logging.getLogger("attractor.events")
+_READ_BYTES = 64 * 1024
+E = TypeVar("E", bound=Event)
+
+
+class EventLog:
+    """The events of one run directory. Used from the run's own event loop; close it when the run ends."""
+
+    def __init__(
+        self, folder: Path, observer: "Observer | None" = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path = folder / EVENTS_NAME
+        self._observer = observer
+        self._clock = clock
+        self._pending = b""
+        self._sequence = _mend(self.path)
+        self._file = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._news = anyio.Event()
+        self._reading = False
+        self.closed = False
+
+    def emit(self, kind: type[E], **fields: Any) -> E:
+        """Record an event and tell the observer."""
+        self._sequence += 1
+        event = kind(sequence=self._sequence, time=round(self._clock(), 6), **fields)
+        data = self._pending + to_bytes(encode_json(event.to_record()) + "\n")
+        # A saved checkpoint is followed by the next stage or the end within microseconds: one write for both.
+        self._pending = data if kind is CheckpointSaved else b""
+        if not self._pending and not self.closed:
+            write_all(self._file, data)
+        if self._observer:
+            self._observer.put(event)
+        self._wake()
+        return event
+
+    async def stream(self) -> AsyncIterator[Event]:
+        """Every event from the first on, until the log is closed."""
+        reader = _Reader(self.path)
+        while True:
+            # What is asked before reading can't be missed after it.
+            closed, news = self.closed, self._listen()
+            while batch := reader.read():
+                for event in batch:
+                    yield event
+            if closed:
+                return
+            await news.wait()
+
+    def close(self) -> None:
+        """Write what is pending; streams end, and the observer gets what is left, within seconds."""
+        if self.closed:
+            return
+        if self._pending:
+            write_all(self._file, self._pending)
+        self.closed = True
+        os.close(self._file)
+        self._wake()
+        if self._observer:
+            self._observer.close()
+
+    def _listen(self) -> anyio.Event:
+        self._reading = True
+        return self._news
+
+    def _wake(self) -> None:
+        if self._reading:
+            self._reading = False
+            news, self._news = self._news, anyio.Event()
+            news.set()
+
+
+class Observer:
+    """Calls a function for each event, in order, in its own thread.
+
+    What it raises is logged. Beyond `limit` undelivered events the rest is dropped, with one warning in the log.
+    """
+
+    def __init__(self, callback: Callable[[Event], object], limit: int = 10_000, patience: float = 5.0) -> None:
+        if iscoroutinefunction(callback):
+            raise PipelineConfigurationError(
+                "on_event must be a plain function; for async code iterate over runner.events()"
+            )
+        self._callback = callback
+        self._queue: queue.Queue[Event | None] = queue.Queue(limit)
+        self._patience = patience
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._deliver, name="attractor-observer", daemon=True)
+        self._thread.start()
+
+    def put(self, event: Event) -> None:
+        """Deliver soon; never waits."""
+        try:
+            self._queue.put_nowait(event)
+        except queue.Full:
+            self._dropped += 1
+            if self._dropped == 1:
+                _logger.warning("the on_event callback is too slow; it misses events from number %d on", event.sequence)
+
+    def close(self) -> None:
+        """Wait for what is left, but not for a callback that hangs."""
+        try:
+            self._queue.put(None, timeout=self._patience)
+        except queue.Full:
+            pass
+        else:
+            self._thread.join(self._patience)
+        if self._thread.is_alive():
+            _logger.warning("the on_event callback did not keep up; %d events may be missing", self._queue.qsize())
+
+    def _deliver(self) -> None:
+        failed = False
+        while (event := self._queue.get()) is not None:
+            try:
+                self._callback(event)
+            except Exception:
+                if not failed:
+                    _logger.exception("the on_event callback failed at %s; the run goes on", event.type)
+                failed = True
+
+
+def read_events(logs_root: Path, after: int = 0) -> Iterator[Event]:
+    """The events that a run directory holds, those with a sequence number beyond `after`."""
+    reader = _Reader(logs_root / EVENTS_NAME)
+    while batch := reader.read():
+        yield from (event for event in batch if event.sequence > after)
+
+
+class _Reader:
+    """Reads whole lines, and remembers how far it came."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> list[Event]:
+        """The next whole events; empty if there are none yet."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read(_READ_BYTES)
+            while data and b"\n" not in data and (more := file.read(_READ_BYTES)):
+                data += more
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        return [Event.from_record(json.loads(line)) for line in data[:end].splitlines()]
+
+
+def _mend(path: Path) -> int:
+    """Cut a torn last line off an existing log, and return the last sequence number."""
+    if not path.exists():
+        return 0
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    if end != len(data):
+        os.truncate(path, end)
+    lines = data[:end].splitlines()
+    return int(json.loads(lines[-1])["sequence"]) if lines else 0

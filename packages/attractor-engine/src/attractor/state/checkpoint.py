@@ -1,0 +1,290 @@
+"""The state of a run, and the steps that make it (section 5.3).
+
+A run is the fold of its steps: `checkpoint.apply(step)` is the one place where state changes, live and when a journal
+is read back. So what a killed run continues from is what it would have had.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from attractor.errors import CheckpointError
+from attractor.graph import Graph, to_text
+from attractor.outcome import Outcome, StageStatus
+from attractor.state.json_values import encode_json, to_bytes
+
+FORMAT = 1
+CHECKPOINT_NAME = "checkpoint.json"
+JOURNAL_NAME = "journal.jsonl"
+
+
+class RunStatus(StrEnum):
+    """Where a run stands. RESTARTED: an edge with loop_restart went on in `restart-N`."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RESTARTED = "restarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one visit of a node changed, and where the run goes.
+
+    `outcome` is None where no handler ran: the exit turned a run away because of a goal gate, a limit ended it, someone
+    stopped or resumed it. `next_node` is empty at an end, which `status` then names. `edge` is the index, among the
+    source's outgoing edges, of the edge taken; None for a jump.
+    """
+
+    node_id: str
+    outcome: Outcome | None = None
+    attempts: int = 1
+    next_node: str = ""
+    edge: int | None = None
+    status: RunStatus = RunStatus.RUNNING
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A step as the journal has it: with what changed in the context and its log meanwhile, and the time."""
+
+    step: Step
+    time: float
+    changes: Mapping[str, Any]
+    logs: Sequence[str] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Checkpoint:
+    """Everything that a run needs to go on.
+
+    `current_node` is the last completed node, `next_node` the one to execute. `node_retries` counts the additional
+    attempts of a node's last visit, `executions` all its attempts. `failures` holds a node's last reason and how many
+    visits in a row ended with it. `sequence` counts steps; times are seconds since the epoch.
+    """
+
+    run_id: str = ""
+    graph_hash: str = ""
+    timestamp: float = 0.0
+    current_node: str = ""
+    next_node: str = ""
+    edge: int | None = None
+    status: RunStatus = RunStatus.RUNNING
+    reason: str = ""
+    sequence: int = 0
+    completed_nodes: list[str] = field(default_factory=list)
+    node_outcomes: dict[str, Outcome] = field(default_factory=dict)
+    node_retries: dict[str, int] = field(default_factory=dict)
+    visits: dict[str, int] = field(default_factory=dict)
+    executions: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, tuple[str, int]] = field(default_factory=dict)
+    gate_rounds: int = 0
+    restarts: int = 0
+    context_values: dict[str, Any] = field(default_factory=dict)
+    logs: list[str] = field(default_factory=list)
+
+    def apply(self, entry: "Entry") -> None:
+        """Move on by one step."""
+        step, before = entry.step, self.status
+        self.sequence += 1
+        self.timestamp = entry.time
+        self.next_node, self.edge = step.next_node, step.edge
+        self.status, self.reason = step.status, step.reason
+        self.context_values.update(entry.changes)
+        self.logs.extend(entry.logs)
+        if step.outcome is not None:
+            self._complete(step.node_id, step.outcome, step.attempts)
+        elif step.node_id:
+            self.gate_rounds += 1
+        elif step.status is RunStatus.RUNNING:
+            self._resume(before)
+
+    def _resume(self, before: RunStatus) -> None:
+        """Someone decided to go on: what counts against a stuck run starts anew."""
+        self.failures.clear()
+        if before is RunStatus.FAILED:
+            self.visits.clear()
+            self.gate_rounds = 0
+
+    def _complete(self, node_id: str, outcome: Outcome, attempts: int) -> None:
+        self.current_node = node_id
+        self.completed_nodes.append(node_id)
+        self.visits[node_id] = self.visits.get(node_id, 0) + 1
+        self.executions[node_id] = self.executions.get(node_id, 0) + attempts
+        if attempts > 1 or node_id in self.node_retries:
+            self.node_retries[node_id] = attempts - 1
+        # A skipped stage proceeds without recording an outcome (section 5.2).
+        if outcome.status is not StageStatus.SKIPPED:
+            self.node_outcomes[node_id] = outcome.without_updates()
+        if outcome.status is StageStatus.FAIL:
+            reason, count = self.failures.get(node_id, ("", 0))
+            self.failures[node_id] = (outcome.failure_reason, count + 1 if reason == outcome.failure_reason else 1)
+        else:
+            self.failures.pop(node_id, None)
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint file by itself, not atomically; a run's own is kept by CheckpointStore."""
+        path.write_bytes(to_bytes(encode_checkpoint(self, encode_json(self.context_values))))
+
+    @staticmethod
+    def load(path: Path) -> "Checkpoint":
+        """Read checkpoint.json, given itself or its directory; raises CheckpointError, which says what to do.
+
+        For what a killed run continues from, which may be a few steps further, see `load_checkpoint()`.
+        """
+        path = path / CHECKPOINT_NAME if path.is_dir() else path
+        try:
+            fields = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise CheckpointError(f"{path} does not exist; name a run directory, or start a new run") from None
+        except OSError as error:
+            raise CheckpointError(f"{path} can't be read: {error.strerror}") from error
+        except ValueError as error:
+            raise CheckpointError(f"{path} is damaged: it is not valid JSON ({error}); {_advice(path)}") from error
+        return decode_checkpoint(fields, path)
+
+
+def hash_graph(graph: Graph) -> str:
+    """A digest of the pipeline, to recognise a checkpoint of another one."""
+    text = graph.source or encode_json(
+        [
+            graph.name,
+            _texts(graph.attrs),
+            {node.id: [_texts(node.attrs), list(node.classes)] for node in graph.nodes.values()},
+            [[edge.source, edge.target, _texts(edge.attrs)] for edge in graph.edges],
+        ]
+    )
+    return hashlib.sha256(to_bytes(text)).hexdigest()[:16]
+
+
+def _texts(attrs: Mapping[str, Any]) -> dict[str, str]:
+    return {key: to_text(value) for key, value in attrs.items()}
+
+
+def encode_outcome(outcome: Outcome) -> dict[str, Any]:
+    """The fields that are not at their default; without the updates, which the context has."""
+    fields: dict[str, Any] = {"status": outcome.status.value}
+    for name in ("preferred_label", "notes", "failure_reason", "word", "terminal"):
+        if value := getattr(outcome, name):
+            fields[name] = value
+    if outcome.suggested_next_ids:
+        fields["suggested_next_ids"] = list(outcome.suggested_next_ids)
+    return fields
+
+
+def decode_outcome(fields: Mapping[str, Any]) -> Outcome:
+    """The reverse; raises KeyError, TypeError or ValueError for what is no outcome."""
+    return Outcome(
+        **{
+            **fields,
+            "status": StageStatus(fields["status"]),
+            "suggested_next_ids": tuple(fields.get("suggested_next_ids", ())),
+        }
+    )
+
+
+def encode_entry(entry: Entry, changes: str) -> str:
+    """One line of the journal. `changes` is the JSON of the context's changes, which the caller keeps."""
+    step = entry.step
+    fields: dict[str, Any] = {"node": step.node_id, "time": round(entry.time, 3)}
+    if step.outcome is not None:
+        fields["outcome"] = encode_outcome(step.outcome)
+    if step.next_node:
+        fields["next"] = step.next_node
+    if step.edge is not None:
+        fields["edge"] = step.edge
+    if step.attempts != 1:
+        fields["attempts"] = step.attempts
+    if step.status is not RunStatus.RUNNING:
+        fields["end"] = step.status.value
+    if step.reason:
+        fields["reason"] = step.reason
+    if entry.logs:
+        fields["logs"] = entry.logs
+    line = encode_json(fields)
+    return f'{line[:-1]},"context":{changes}}}' if entry.changes else line
+
+
+def decode_entry(fields: Mapping[str, Any]) -> Entry:
+    """The reverse; raises KeyError, TypeError or ValueError for what is no entry."""
+    step = Step(
+        node_id=fields["node"],
+        outcome=decode_outcome(fields["outcome"]) if "outcome" in fields else None,
+        attempts=fields.get("attempts", 1),
+        next_node=fields.get("next", ""),
+        edge=fields.get("edge"),
+        status=RunStatus(fields.get("end", "running")),
+        reason=fields.get("reason", ""),
+    )
+    return Entry(step, fields["time"], fields.get("context", {}), fields.get("logs", ()))
+
+
+_PLAIN_FIELDS = (
+    ("run_id", str),
+    ("graph_hash", str),
+    ("timestamp", (int, float)),
+    ("current_node", str),
+    ("next_node", str),
+    ("edge", (int, type(None))),
+    ("reason", str),
+    ("sequence", int),
+    ("completed_nodes", list),
+    ("node_retries", dict),
+    ("visits", dict),
+    ("executions", dict),
+    ("gate_rounds", int),
+    ("restarts", int),
+    ("logs", list),
+)
+
+
+def encode_checkpoint(checkpoint: Checkpoint, context: str) -> str:
+    """The content of checkpoint.json. `context` is the JSON of the context, which the caller keeps."""
+    fields: dict[str, Any] = {"format": FORMAT, "status": checkpoint.status.value}
+    fields.update((name, getattr(checkpoint, name)) for name, _ in _PLAIN_FIELDS)
+    fields["failures"] = checkpoint.failures
+    fields["node_outcomes"] = {
+        node_id: encode_outcome(outcome) for node_id, outcome in checkpoint.node_outcomes.items()
+    }
+    return f'{encode_json(fields)[:-1]},"context":{context}}}'
+
+
+def decode_checkpoint(fields: Any, path: Path) -> Checkpoint:
+    """The reverse; raises CheckpointError naming the field at fault."""
+    if not isinstance(fields, dict) or "format" not in fields:
+        raise CheckpointError(f"{path} is no checkpoint of this program; {_advice(path)}")
+    if fields["format"] != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {fields['format']!r}, and this version reads format {FORMAT}; resume it with the "
+            "version that wrote it"
+        )
+    for name, kind in (*_PLAIN_FIELDS, ("status", str), ("context", dict), ("node_outcomes", dict), ("failures", dict)):
+        if not isinstance(fields.get(name, _MISSING), kind):
+            raise CheckpointError(
+                f"{path} is damaged: its field {name!r} is missing or of the wrong type; {_advice(path)}"
+            )
+    try:
+        return Checkpoint(
+            **{name: fields[name] for name, _ in _PLAIN_FIELDS},
+            status=RunStatus(fields["status"]),
+            context_values=fields["context"],
+            node_outcomes={node_id: decode_outcome(outcome) for node_id, outcome in fields["node_outcomes"].items()},
+            failures={node_id: (reason, count) for node_id, (reason, count) in fields["failures"].items()},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged: {error!r}; {_advice(path)}") from error
+
+
+_MISSING = object()
+
+
+def _advice(path: Path) -> str:
+    if path.name == CHECKPOINT_NAME and (path.parent / JOURNAL_NAME).exists():
+        return "delete that file to resume from the journal beside it, which holds every step, or start a new run"
+    return "start a new run in another directory"

@@ -1,0 +1,202 @@
+"""The journal and the checkpoint file of a run: how its state survives a kill and a loss of power (section 5.3).
+
+journal.jsonl gets one synced record per step and is the truth. checkpoint.json is the whole state in one file, for
+readers; rewriting it after every step would cost more than a quick step itself, so it may lag behind the journal by the
+few milliseconds that RewritePolicy allows. Whoever loads a run reads both.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attractor.errors import CheckpointError
+from attractor.state.checkpoint import (
+    CHECKPOINT_NAME,
+    JOURNAL_NAME,
+    Checkpoint,
+    Entry,
+    decode_checkpoint,
+    decode_entry,
+    encode_checkpoint,
+    encode_entry,
+)
+from attractor.state.json_values import encode_json, to_bytes
+from attractor.state.run_directory import replace_file, sync_directory, write_all
+
+# macOS has no fdatasync.
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewritePolicy:
+    """How soon after the last time checkpoint.json is written again, in seconds.
+
+    A small file waits until writing takes at most one part in `cost_share` of the run's time; one of more than
+    `large_bytes` waits for `large_interval`. Pauses, ends and stages that work outside of this process don't wait,
+    large files aside.
+    """
+
+    smallest_interval: float = 0.005
+    cost_share: float = 20.0
+    large_bytes: int = 64 * 1024
+    large_interval: float = 1.0
+
+
+class CheckpointStore:
+    """Keeps the checkpoint of one run up to date on disk. Close it when the run ends.
+
+    Writes block until they are on disk: a step is not done before that.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        checkpoint: Checkpoint,
+        policy: RewritePolicy = RewritePolicy(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._checkpoint = checkpoint
+        self._policy = policy
+        self._clock = clock
+        self._fragments = {key: encode_json(value) for key, value in checkpoint.context_values.items()}
+        self._saved_sequence = -1
+        self._saved_at = 0.0
+        self._cost = 0.0
+        self._size = 0
+        self._journal = self._open_journal()
+        self.save()
+
+    def append(self, entry: Entry) -> None:
+        """Apply a step to the checkpoint and make it durable."""
+        self._checkpoint.apply(entry)
+        fragments = {key: encode_json(value) for key, value in entry.changes.items()}
+        self._fragments.update(fragments)
+        write_all(self._journal, to_bytes(encode_entry(entry, _join(fragments)) + "\n"))
+        _sync(self._journal)
+        if self._clock() - self._saved_at >= self._interval():
+            self.save()
+
+    def catch_up(self) -> None:
+        """Write checkpoint.json if it lags behind, unless it is large and was written lately."""
+        lags = self._saved_sequence != self._checkpoint.sequence
+        if lags and (self._size <= self._policy.large_bytes or self._clock() - self._saved_at >= self._interval()):
+            self.save()
+
+    def save(self) -> None:
+        """Write checkpoint.json if it lags behind."""
+        if self._saved_sequence == self._checkpoint.sequence:
+            return
+        begun = self._clock()
+        data = to_bytes(encode_checkpoint(self._checkpoint, _join(self._fragments)) + "\n")
+        replace_file(self._folder / CHECKPOINT_NAME, data)
+        self._saved_sequence, self._size = self._checkpoint.sequence, len(data)
+        self._saved_at = self._clock()
+        self._cost = self._saved_at - begun
+
+    def close(self) -> None:
+        """Write checkpoint.json a last time and close the journal."""
+        if self._journal < 0:
+            return
+        try:
+            self.save()
+        finally:
+            os.close(self._journal)
+            self._journal = -1
+
+    def _interval(self) -> float:
+        if self._size > self._policy.large_bytes:
+            return self._policy.large_interval
+        return max(self._policy.smallest_interval, self._policy.cost_share * self._cost)
+
+    def _open_journal(self) -> int:
+        path = self._folder / JOURNAL_NAME
+        fresh = not path.exists()
+        if not fresh:
+            _cut_torn_tail(path)
+        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        if fresh or path.stat().st_size == 0:
+            write_all(descriptor, to_bytes(encode_checkpoint(self._checkpoint, _join(self._fragments)) + "\n"))
+            os.fsync(descriptor)
+            sync_directory(self._folder)
+        return descriptor
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run was begun there: what a kill leaves before the first record is whole doesn't count."""
+    journal = folder / JOURNAL_NAME
+    return (folder / CHECKPOINT_NAME).exists() or (journal.exists() and b"\n" in journal.read_bytes())
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """The state that a run directory holds: checkpoint.json and the steps that the journal has beyond it.
+
+    A torn last line of the journal is a step that never was. Everything else that doesn't fit raises CheckpointError.
+    """
+    path, journal = folder / CHECKPOINT_NAME, folder / JOURNAL_NAME
+    records = _read_journal(journal) if journal.exists() else iter(())
+    first = next(records, None)
+    checkpoint = Checkpoint.load(path) if path.exists() else None
+    if checkpoint is None and first is None:
+        raise CheckpointError(
+            f"{folder} holds no checkpoint: neither {CHECKPOINT_NAME} nor {JOURNAL_NAME}; name a directory that a run "
+            "printed, or start a new run"
+        )
+    if first is None:
+        assert checkpoint is not None
+        return checkpoint
+    begun = decode_checkpoint(first[1], journal)
+    if checkpoint is None:
+        checkpoint = begun
+    elif checkpoint.run_id != begun.run_id:
+        raise CheckpointError(
+            f"{path} is of run {checkpoint.run_id}, but {JOURNAL_NAME} beside it is of run {begun.run_id}; put back "
+            f"the right file, or delete {CHECKPOINT_NAME} to resume from the journal"
+        )
+    sequence = begun.sequence
+    for number, fields in records:
+        sequence += 1
+        if sequence <= checkpoint.sequence:
+            continue
+        try:
+            checkpoint.apply(decode_entry(fields))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{journal}, line {number} is damaged ({error!r}); start a new run") from error
+    return checkpoint
+
+
+def _read_journal(path: Path) -> Iterator[tuple[int, Any]]:
+    """Line number and content of each whole record."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise CheckpointError(f"{path} can't be read: {error.strerror}") from error
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            yield number, json.loads(line)
+        except ValueError as error:
+            if number == len(lines) - 1:
+                return  # A loss of power may leave a line whose blocks never reached the disk.
+            raise CheckpointError(f"{path}, line {number} is damaged ({error}); start a new run") from error
+
+
+def _cut_torn_tail(path: Path) -> None:
+    """Remove what follows the last whole record, so that the next one begins on its own line."""
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    last = data[data.rfind(b"\n", 0, end - 1) + 1 : end] if end else b""
+    if last:
+        try:
+            json.loads(last)
+        except ValueError:
+            end -= len(last)
+    if end != len(data):
+        os.truncate(path, end)
+
+
+def _join(fragments: dict[str, str]) -> str:
+    return "{" + ",".join([f"{encode_json(key)}:{text}" for key, text in fragments.items()]) + "}"
