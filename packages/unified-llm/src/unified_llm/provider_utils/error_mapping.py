@@ -73,7 +73,7 @@ _BY_CODE: dict[str, type[SDKError]] = {
     "deadlineexceeded": RequestTimeoutError,
 }
 
-# Codes that some servers send with any status: they count only where there is no status, inside a 200.
+# Codes that some servers send with any status: they count only where the status says nothing, as inside a 200.
 _BY_VAGUE_CODE: dict[str, type[SDKError]] = {
     "apierror": ServerError,
     "servererror": ServerError,
@@ -240,10 +240,7 @@ def _classify(report: _Report, status: int | None) -> type[SDKError]:
             return kind
     if effective in _BY_STATUS:
         return _BY_STATUS[effective]
-    for code in codes:
-        if status is None and code in _BY_VAGUE_CODE:
-            return _BY_VAGUE_CODE[code]
-    return ProviderError
+    return next((_BY_VAGUE_CODE[code] for code in codes if code in _BY_VAGUE_CODE), ProviderError)
 
 
 def _retry_after(headers: Mapping[str, str], error: Mapping[str, Any], now: datetime | None) -> float | None:
