@@ -16,7 +16,9 @@ LAYERS = {
     "agent_loop": [
         "session",
         "loop",
+        "model_call",
         "tool_call",
+        "session_record",
         "profiles",
         "system_prompt",
         "tools",
