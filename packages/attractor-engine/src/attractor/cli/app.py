@@ -17,6 +17,8 @@ COMMANDS = {
     "run": ("attractor.cli.run", "Run a pipeline from a DOT file."),
     "resume": ("attractor.cli.run", "Go on with a run that was stopped, killed or failed."),
     "lint": ("attractor.cli.source", "Check pipelines without running them."),
+    "runs": ("attractor.cli.runs", "List runs."),
+    "show": ("attractor.cli.runs", "Show what happened in a run."),
     "parse": ("attractor.cli.source", "Print a pipeline's nodes and edges as JSON."),
 }
 """Command -> the module that defines a function of that name, and the line that `attractor --help` shows."""

@@ -23,8 +23,7 @@ STDIN = "-"
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
-@click.pass_context
-def lint(ctx: click.Context, files: tuple[str, ...], as_json: bool, strict: bool) -> None:
+def lint(files: tuple[str, ...], as_json: bool, strict: bool) -> int:
     """Check pipelines without running them. FILE may be - for stdin.
 
     Exits 0 if there are no errors, 1 if there are, 2 if a file can't be read.
@@ -50,12 +49,14 @@ def lint(ctx: click.Context, files: tuple[str, ...], as_json: bool, strict: bool
     if as_json:
         write_json({"diagnostics": [_to_json(item) for item in found], "errors": errors, "warnings": warnings})
     write_note(f"{_count(errors, 'error')}, {_count(warnings, 'warning')} in {_count(len(files) - unreadable, 'file')}")
-    ctx.exit(BAD_USAGE if unreadable else FAILED if errors or (strict and warnings) else SUCCESS)
+    if unreadable:
+        return BAD_USAGE
+    return FAILED if errors or (strict and warnings) else SUCCESS
 
 
 @click.command()
 @click.argument("file", metavar="FILE")
-def parse(file: str) -> None:
+def parse(file: str) -> int:
     """Print a pipeline's nodes and edges as JSON, as written: no transform is applied. FILE may be - for stdin.
 
     \b
@@ -76,6 +77,7 @@ def parse(file: str) -> None:
             ],
         }
     )
+    return SUCCESS
 
 
 def read_source(file: str) -> str:

@@ -1,0 +1,5 @@
+"""`python -m attractor`."""
+
+from attractor.cli import main
+
+main()

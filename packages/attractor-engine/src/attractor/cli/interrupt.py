@@ -1,0 +1,41 @@
+"""Ctrl-C: once stops the run cleanly, twice kills it."""
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from attractor.cli.failure import INTERRUPTED
+from attractor.cli.output import write_note
+
+T = TypeVar("T")
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+async def run_with_interrupts(work: Callable[[], Awaitable[T]], stop: Callable[[], None]) -> T:
+    """The result of `work`, which the first signal asks to end by calling `stop`. The second ends the process at once.
+
+    Must run in the main thread, which is where signals arrive.
+    """
+
+    async def watch() -> None:
+        stopping = False
+        with anyio.open_signal_receiver(*_SIGNALS) as signals:
+            ready.set()
+            async for _ in signals:
+                if stopping:
+                    write_note("Killed.")
+                    os._exit(INTERRUPTED)
+                stopping = True
+                write_note("\nStopping. Ctrl-C once more kills at once.")
+                stop()
+
+    ready = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        await ready.wait()
+        result = await work()
+        group.cancel_scope.cancel()
+    return result

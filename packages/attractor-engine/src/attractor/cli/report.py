@@ -1,0 +1,81 @@
+"""What a run came to, and where to look."""
+
+from pathlib import Path
+
+from attractor.cli.output import write_json, write_note, write_result
+from attractor.cli.progress import format_seconds
+from attractor.dot import render_svg
+from attractor.graph import Graph
+from attractor.pipeline import RunResult
+from attractor.state.run_directory import replace_file, stage_path
+
+_LONGEST_ANSWER = 2000
+
+
+async def report_result(graph: Graph, result: RunResult, *, as_json: bool) -> None:
+    """Write the graph's picture into the run directory and the result to stdout; say on stderr how to go on."""
+    answer = _find_answer(result)
+    picture = await _draw(graph, result.logs_root)
+    if as_json:
+        write_json(
+            {
+                "status": result.status.value,
+                "failure_reason": result.failure_reason,
+                "run_id": result.run_id,
+                "run_directory": str(result.logs_root),
+                "answer_file": str(answer) if answer else None,
+                "graph_file": str(picture) if picture else None,
+                "completed_nodes": list(result.completed_nodes),
+                "duration": result.duration,
+            }
+        )
+    else:
+        write_result(_summary(result, answer, picture))
+    if not result.status.is_success:
+        write_note(f"To go on from where it stopped: attractor resume {result.logs_root}")
+
+
+def _summary(result: RunResult, answer: Path | None, picture: Path | None) -> str:
+    took = format_seconds(result.duration)
+    match result:
+        case RunResult(cancelled=True):
+            lines = [f"interrupted after {took}"]
+        case RunResult(failure_reason=reason) if not result.status.is_success:
+            lines = [f"fail after {took}: {reason}"]
+        case _:
+            lines = [f"{result.status.value} in {took}"]
+    if answer:
+        lines.insert(0, f"{_excerpt(answer)}\n")
+        lines.append(f"answer  {answer}")
+    lines.append(f"run     {result.logs_root}")
+    if picture:
+        lines.append(f"graph   {picture}")
+    return "\n".join(lines)
+
+
+def _find_answer(result: RunResult) -> Path | None:
+    """The last completed stage's response, if a model gave one."""
+    for node_id in reversed(result.completed_nodes):
+        response = stage_path(result.logs_root, node_id) / "response.md"
+        if response.is_file():
+            return response
+    return None
+
+
+def _excerpt(path: Path) -> str:
+    text = path.read_text("utf-8", "replace").strip()
+    return text if len(text) <= _LONGEST_ANSWER else f"{text[:_LONGEST_ANSWER]}…"
+
+
+async def _draw(graph: Graph, logs_root: Path) -> Path | None:
+    """The graph as SVG in the run directory, if this machine can draw it."""
+    try:
+        svg = await render_svg(graph)
+        if svg is None:
+            return None
+        path = logs_root / "graph.svg"
+        replace_file(path, svg)
+    except OSError as error:
+        write_note(f"The graph could not be drawn: {error}.")
+        return None
+    return path

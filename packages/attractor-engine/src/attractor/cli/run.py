@@ -1,0 +1,160 @@
+"""Commands that run pipelines: `run` and `resume`."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import click
+
+from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS
+from attractor.cli.interrupt import run_with_interrupts
+from attractor.cli.models import BACKENDS, open_backend
+from attractor.cli.output import write_note
+from attractor.cli.progress import Progress
+from attractor.cli.report import report_result
+from attractor.cli.screen import open_screen
+from attractor.cli.settings import Settings
+from attractor.cli.source import display_name, read_source, render_diagnostic
+from attractor.diagnostics import Severity
+from attractor.dot import parse_dot
+from attractor.errors import ValidationError
+from attractor.graph import Graph
+from attractor.pipeline import PipelineRunner, RunResult
+from attractor.state import run_directory
+from attractor.transforms import apply_transforms
+from attractor.validation import validate
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _shared_options(command: F) -> F:
+    """The options of both commands."""
+    options = [
+        click.option("--simulate", is_flag=True, help="Call no model; tool commands run for real."),
+        click.option("--dry-run", is_flag=True, help="Call no model and run no command either."),
+        click.option(
+            "--script",
+            type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+            help="Call no model; take its stages' outcomes from this JSON file.",
+        ),
+        click.option("--backend", type=click.Choice(BACKENDS), help="What a model stage runs on."),
+        click.option("--provider", metavar="NAME", help="Provider for stages that name none: local, anthropic, ..."),
+        click.option("--model", metavar="NAME", help="Model for stages that name none."),
+        click.option(
+            "--workdir",
+            type=click.Path(exists=True, file_okay=False, resolve_path=True),
+            help="Where tool commands run; the current directory by default.",
+        ),
+        click.option("--quiet", is_flag=True, help="Show no progress."),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _read_assignments(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair or not pair.partition("=")[0].strip():
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", ctx, param)
+    return {key.strip(): value for key, _, value in (pair.partition("=") for pair in pairs)}
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="The run directory, new or empty.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_read_assignments,
+    help="Set a graph attribute (such as goal) or else a context value; may be repeated.",
+)
+@_shared_options
+def run(file: str, logs: Path | None, quiet: bool, as_json: bool, workdir: str | None, **flags: Any) -> int:
+    """Run a pipeline from a DOT file. FILE may be - for stdin.
+
+    The run directory is a new one under $XDG_STATE_HOME/attractor/runs unless --logs names another.
+
+    \b
+    Example: attractor run pipeline.dot --provider local --set goal="Write a haiku"
+    """
+    settings = _settings(workdir=workdir or str(Path.cwd()), **flags)
+    graph = settings.apply(parse_dot(read_source(file), display_name(file)))
+    _refuse_errors(graph)
+    return _execute(graph, settings, lambda runner: runner.run(graph), logs, quiet=quiet, as_json=as_json)
+
+
+@click.command()
+@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--from", "from_node", metavar="NODE", default="", help="Go on at this node instead.")
+@_shared_options
+def resume(run_dir: Path, from_node: str, quiet: bool, as_json: bool, workdir: str | None, **flags: Any) -> int:
+    """Go on with a run that was stopped, killed or failed, from its last checkpoint. DIR is its run directory.
+
+    Completed stages are not run again. The flags of the run still hold, except for those that are given again.
+
+    \b
+    Example: attractor resume ~/.local/state/attractor/runs/20261201T093015-demo-3f9a2c
+    """
+    recorded = Settings.from_record(run_directory.read_manifest(run_dir).get("options") or {})
+    settings = recorded.updated(_settings(workdir=workdir or "", assignments={}, **flags))
+    graph = settings.apply(parse_dot(run_directory.read_source(run_dir), str(run_dir / "pipeline.dot")))
+
+    def start(runner: PipelineRunner) -> Awaitable[RunResult]:
+        return runner.resume(run_dir, graph=graph, from_node=from_node)
+
+    return _execute(graph, settings, start, run_dir, quiet=quiet, as_json=as_json)
+
+
+def _settings(**flags: Any) -> Settings:
+    flags = {name: value for name, value in flags.items() if value is not None}
+    settings = Settings(**flags)
+    if settings.simulated and (settings.backend or settings.provider):
+        raise click.UsageError("--simulate and --dry-run call no model: drop --backend and --provider, or drop them.")
+    return settings
+
+
+def _refuse_errors(graph: Graph) -> None:
+    """Show all findings of lint; raises ValidationError if the pipeline must not run."""
+    diagnostics = validate(apply_transforms(graph))
+    worth_showing = [item for item in diagnostics if item.severity is not Severity.INFO]
+    for diagnostic in worth_showing:
+        write_note(render_diagnostic(diagnostic, graph.source))
+    if any(item.severity is Severity.ERROR for item in diagnostics):
+        raise ValidationError(diagnostics)
+
+
+def _execute(
+    graph: Graph,
+    settings: Settings,
+    start: Callable[[PipelineRunner], Awaitable[RunResult]],
+    logs: Path | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Run or resume, show it, and return the exit code."""
+
+    async def work() -> int:
+        screen = open_screen(quiet=quiet)
+        try:
+            async with open_backend(graph, settings, screen) as backend:
+                runner = PipelineRunner(
+                    backend=backend,
+                    logs_root=logs,
+                    context=settings.context,
+                    working_dir=settings.workdir or None,
+                    dry_run=settings.dry_run,
+                    options=settings.to_record(),
+                )
+                runner.on_event = Progress(screen, graph).show
+                result = await run_with_interrupts(lambda: start(runner), runner.cancel)
+        finally:
+            screen.close()
+        await report_result(graph, result, as_json=as_json)
+        return INTERRUPTED if result.cancelled else SUCCESS if result.status.is_success else FAILED
+
+    return anyio.run(work)

@@ -1,0 +1,74 @@
+"""What a run was told on the command line, kept in its manifest so that `resume` can go on the same way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from attractor.errors import RunDirectoryError
+from attractor.graph import Graph
+
+GRAPH_ATTRIBUTES = frozenset(
+    {
+        "goal",
+        "label",
+        "model_stylesheet",
+        "default_max_retries",
+        "default_fidelity",
+        "retry_target",
+        "fallback_retry_target",
+    }
+)
+"""Keys that `--set` gives to the graph; any other goes to the context."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The flags of a run. Paths are absolute; `assignments` are those of `--set`."""
+
+    simulate: bool = False
+    dry_run: bool = False
+    script: str = ""
+    backend: str = ""
+    model: str = ""
+    provider: str = ""
+    workdir: str = ""
+    assignments: Mapping[str, str]
+
+    def updated(self, given: "Settings") -> Self:
+        """These settings, with those that were given again on the command line in their place.
+
+        What answers the model stages is one choice: giving any part of it drops what was recorded of the others.
+        """
+        choice = ("simulate", "dry_run", "script", "backend", "provider")
+        changed = {name: getattr(given, name) for name in ("model", "workdir") if getattr(given, name)}
+        if any(getattr(given, name) for name in choice):
+            changed |= {name: getattr(given, name) for name in choice}
+        return replace(self, **changed)
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON, for the manifest."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """The reverse. A run that was not started by this command line has an empty record."""
+        known = {field.name: record[field.name] for field in fields(cls) if field.name in record}
+        try:
+            return cls(**{"assignments": {}, **known})
+        except TypeError as error:
+            raise RunDirectoryError(f"the options in manifest.json can't be read: {error}") from error
+
+    @property
+    def simulated(self) -> bool:
+        """No model is called."""
+        return self.simulate or self.dry_run or bool(self.script)
+
+    @property
+    def context(self) -> dict[str, str]:
+        """Values that the run's context starts with."""
+        return {key: value for key, value in self.assignments.items() if key not in GRAPH_ATTRIBUTES}
+
+    def apply(self, graph: Graph) -> Graph:
+        """The graph with the attributes that `--set` names."""
+        attrs = {key: value for key, value in self.assignments.items() if key in GRAPH_ATTRIBUTES}
+        return replace(graph, attrs={**graph.attrs, **attrs}) if attrs else graph
