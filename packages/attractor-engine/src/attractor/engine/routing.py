@@ -96,15 +96,14 @@ def normalize_label(label: str) -> str:
 
 def _find_matching(edges: list[Edge], outcome: Outcome, context: Lookup) -> list[Edge]:
     """Edges whose condition holds; those that hold only by the stage's own word go before all others."""
+    if outcome.status is StageStatus.PARTIAL_SUCCESS and not any("partial_success" in edge.condition for edge in edges):
+        # It counts as success for routing (section 5.2), unless the edges tell the two apart.
+        outcome = replace(outcome, status=StageStatus.SUCCESS)
     matched = [edge for edge in edges if parse_condition(edge.condition).evaluate(outcome, context)]
     if matched and outcome.word:
         plain = replace(outcome, word="")
         own = [edge for edge in matched if not parse_condition(edge.condition).evaluate(plain, context)]
         return own or matched
-    if not matched and outcome.status is StageStatus.PARTIAL_SUCCESS:
-        # It counts as success for routing (section 5.2), after edges of its own.
-        success = replace(outcome, status=StageStatus.SUCCESS)
-        return [edge for edge in edges if parse_condition(edge.condition).evaluate(success, context)]
     return matched
 
 

@@ -25,7 +25,7 @@ class Handler(Protocol):
     """
 
     def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Awaitable[Outcome] | Outcome:
-        """Do the node's work. `logs_root` is the run directory, `stage_path(logs_root, node.id)` the node's own in it."""
+        """Do the node's work. `logs_root` is the run directory, and `stage_path()` gives the node's own within it."""
         ...
 
 

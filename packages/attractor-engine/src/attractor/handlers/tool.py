@@ -24,9 +24,9 @@ class ToolHandler:
     """Runs the node's `tool_command` in the shell, in `working_dir`, with this process's environment.
 
     The command finds the pipeline's goal in the variable `goal` (so that `$goal` means it, as data and never as shell
-    text), its node's id in ATTRACTOR_NODE_ID, and a directory of its own in ATTRACTOR_STAGE_DIR, where it may write
-    a status.json. All output goes to tool_output.txt there as it comes; its head and tail go to the context as `tool.output`, the exit
-    code as `tool.exit_code`. A non-zero exit is a FAIL.
+    text), its node's id in ATTRACTOR_NODE_ID, and a directory of its own in ATTRACTOR_STAGE_DIR, where it may write a
+    status.json. All output goes to tool_output.txt there as it comes; head and tail of stdout go to the context as
+    `tool.output`, the exit code as `tool.exit_code`. A non-zero exit is a FAIL.
     """
 
     owns_timeout = True

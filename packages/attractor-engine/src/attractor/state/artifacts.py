@@ -32,7 +32,7 @@ class ArtifactInfo:
 
 
 class ArtifactStore:
-    """Thread-safe. Data is JSON, kept in memory; more than 100 KB of it in `artifacts/{id}.json` of `base_dir`, if any."""
+    """Thread-safe. Data is JSON, kept in memory or, beyond 100 KB, in `artifacts/{id}.json` of `base_dir` (if any)."""
 
     def __init__(self, base_dir: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self._base_dir = base_dir
