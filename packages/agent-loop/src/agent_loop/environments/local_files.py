@@ -1,0 +1,139 @@
+"""Files of the local machine: blocking, each function whole in itself, run in a worker thread by the environment."""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_loop.environments.base import DirEntry
+from agent_loop.errors import BinaryFileError, PathNotAllowedError, PathNotFoundError
+from agent_loop.text_encoding import NotTextError, detect_encoding
+
+_SPECIAL = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading and return its descriptor. Never blocks on what is something else."""
+    try:
+        # Without O_NONBLOCK, opening a FIFO waits for a writer. On a regular file it changes nothing.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        raise PathNotFoundError(f"no such file: {path}") from None
+    except OSError:
+        require_regular(os.stat(path).st_mode, path)
+        raise
+    try:
+        require_regular(os.fstat(descriptor).st_mode, path)
+    except PathNotAllowedError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def require_regular(mode: int, path: Path) -> None:
+    """Raise PathNotAllowedError that says what the path is instead of a regular file."""
+    if not stat.S_ISREG(mode):
+        what = next((name for test, name in _SPECIAL if test(mode)), "not a regular file")
+        raise PathNotAllowedError(f"{path} is {what}, not a regular file")
+
+
+def read_bytes(path: Path) -> bytes:
+    """All of a regular file."""
+    with open(open_regular(path), "rb") as file:
+        return file.read()
+
+
+def read_text(path: Path, offset: int | None, limit: int | None) -> str:
+    """Text of a regular file, or `limit` lines from line `offset` (1-based) on. Raises BinaryFileError."""
+    data = read_bytes(path)
+    try:
+        text = detect_encoding(data).decode(data)
+    except NotTextError as error:
+        raise BinaryFileError(f"{path} is not a text file: {error}") from None
+    if offset is None and limit is None:
+        return text
+    start = line_start(text, max((offset or 1) - 1, 0))
+    return text[start:] if limit is None else text[start : line_start(text, limit, start)]
+
+
+def line_start(text: str, lines: int, position: int = 0) -> int:
+    """Where the text goes on after so many lines from `position`; the text's length if there are fewer."""
+    for _ in range(lines):
+        newline = text.find("\n", position)
+        if newline < 0:
+            return len(text)
+        position = newline + 1
+    return position
+
+
+def write_bytes(target: Path, data: bytes) -> None:
+    """Replace or create a file wholly or not at all. `target` is free of symlinks; parents are made.
+
+    An existing file keeps its mode and owner. One with several hard links, or in a directory where no file can be
+    made, is overwritten in place.
+    """
+    try:
+        existing: os.stat_result | None = os.stat(target)
+    except FileNotFoundError:
+        existing = None
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if existing is not None:
+        require_regular(existing.st_mode, target)
+        if not os.access(target, os.W_OK):
+            raise PermissionError(f"{target} may not be written: its mode is {stat.filemode(existing.st_mode)}")
+        if existing.st_nlink > 1 or not os.access(target.parent, os.W_OK):
+            target.write_bytes(data)
+            return
+    temporary = f"{target}.{secrets.token_hex(4)}.tmp"
+    try:
+        # Created like any new file, so that the umask applies.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            if existing is not None:
+                _copy_attributes(descriptor, existing)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _copy_attributes(descriptor: int, existing: os.stat_result) -> None:
+    made = os.fstat(descriptor)
+    if (made.st_uid, made.st_gid) != (existing.st_uid, existing.st_gid):
+        os.fchown(descriptor, existing.st_uid, existing.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
+
+
+def list_directory(path: Path, depth: int) -> list[DirEntry]:
+    """Entries by name, depth first; symlinks are listed, not followed."""
+    if not path.exists():
+        raise PathNotFoundError(f"no such directory: {path}")
+    if not path.is_dir():
+        raise PathNotAllowedError(f"{path} is not a directory")
+    return list(_entries(path, "", depth))
+
+
+def _entries(path: Path, prefix: str, depth: int) -> Iterator[DirEntry]:
+    with os.scandir(path) as scan:
+        found = sorted(scan, key=lambda entry: entry.name)
+    for entry in found:
+        name = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield DirEntry(name, True)
+            if depth > 1:
+                try:
+                    yield from _entries(path / entry.name, f"{name}/", depth - 1)
+                except PermissionError:
+                    continue
+        else:
+            yield DirEntry(name, False, entry.stat(follow_symlinks=False).st_size)

@@ -1,0 +1,210 @@
+"""Searching the local machine: ripgrep's arguments and output, and the same in Python where it is missing."""
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from agent_loop.environments.base import GrepOptions
+from agent_loop.environments.local_files import open_regular
+from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
+
+MAX_LINE_CHARACTERS = 500
+# Directories that hold no work of the user's; ripgrep leaves them out too, by their ignore files or by being hidden.
+_SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
+_RESULT = re.compile(r"(.*?):\d+(?::|$)")
+# What makes a line match or not by where it begins and ends can't be told from the file as a whole.
+_LINE_BOUND = re.compile(rb"\^|\$|\\[AZ]|\(\?")
+_SKIP_GLOBS = [f"--glob=!**/{name}/**" for name in sorted(_SKIPPED)]
+
+
+def ripgrep_arguments(pattern: str, target: Path, base: Path, options: GrepOptions) -> list[str]:
+    """The command line, to be run in `base`. Configuration files and ignore files play no part."""
+    mode = {"content": ["--line-number"], "files_with_matches": ["--files-with-matches"], "count": ["--count"]}
+    return [
+        "--no-config",
+        "--no-ignore",
+        "--hidden",
+        "--no-messages",
+        "--no-heading",
+        "--with-filename",
+        "--color=never",
+        f"--max-count={options.max_results + 1}" if options.output_mode == "content" else "--no-stats",
+        *mode[options.output_mode],
+        *(["--ignore-case"] if options.case_insensitive else []),
+        *([f"--glob={options.glob_filter}"] if options.glob_filter else []),
+        *_SKIP_GLOBS,
+        f"--regexp={pattern}",
+        "--",
+        _shown(target, base),
+    ]
+
+
+def ripgrep_output(output: str, options: GrepOptions) -> str:
+    """Its output by path, with long lines clipped, and cut to `max_results` lines.
+
+    Sorting here leaves ripgrep its threads, which its own sorting would take away.
+    """
+    lines = output.split("\n")[:-1]
+    if options.output_mode == "files_with_matches":
+        lines.sort()
+    else:
+        lines.sort(key=_path_of_result)
+    return _result([_clip(line) for line in lines[: options.max_results]], len(lines), options)
+
+
+def _path_of_result(line: str) -> str:
+    found = _RESULT.match(line)
+    return found[1] if found else line
+
+
+def grep_in_python(pattern: str, target: Path, base: Path, options: GrepOptions) -> str:
+    """What ripgrep would find. Binary files, FIFOs and devices are skipped."""
+    try:
+        expression = re.compile(pattern.encode(), re.IGNORECASE if options.case_insensitive else 0)
+    except re.error as error:
+        raise ExecutionEnvironmentError(f"invalid regular expression {pattern!r}: {error}") from None
+    found: list[str] = []
+    total = 0
+    for path in [target] if target.is_file() else _files(target):
+        if options.glob_filter and path != target and not _matches(options.glob_filter, path, target):
+            continue
+        for line in _matching_lines(path, expression, _shown(path, base), options):
+            total += 1
+            if len(found) < options.max_results:
+                found.append(line)
+        if total > options.max_results:
+            break
+    return _result(found, total, options)
+
+
+def _matching_lines(path: Path, expression: re.Pattern[bytes], shown: str, options: GrepOptions) -> Iterator[str]:
+    try:
+        with open(open_regular(path), "rb") as file:
+            data = file.read()
+    except (OSError, PathNotAllowedError, PathNotFoundError):
+        return
+    # The whole file is searched at once first: most files hold no match, and then no line is ever split off.
+    if b"\0" in data or (expression.search(data) is None and not _LINE_BOUND.search(expression.pattern)):
+        return
+    texts = data.removesuffix(b"\n").split(b"\n") if data else []
+    lines = [(number, text) for number, text in enumerate(texts, 1) if expression.search(text)]
+    if not lines:
+        return
+    match options.output_mode:
+        case "files_with_matches":
+            yield shown
+        case "count":
+            yield f"{shown}:{len(lines)}"
+        case "content":
+            for number, line in lines:
+                yield _clip(f"{shown}:{number}:{line.decode(errors='replace')}")
+
+
+def _clip(line: str) -> str:
+    if len(line) <= MAX_LINE_CHARACTERS:
+        return line
+    return f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS} more characters in this line]"
+
+
+def _result(lines: list[str], total: int, options: GrepOptions) -> str:
+    if total > options.max_results:
+        lines = [*lines, f"[more than {options.max_results} results; narrow the search to see the others]"]
+    return "\n".join(lines)
+
+
+def _shown(path: Path, base: Path) -> str:
+    return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
+
+
+def _files(root: Path) -> list[Path]:
+    """Files below a directory, by path; symlinks aren't followed."""
+    return [Path(path) for path in sorted(entry.path for _, entry in _walk(root, "", None, ""))]
+
+
+def _matches(pattern: str, path: Path, root: Path) -> bool:
+    relative = path.relative_to(root)
+    if "/" not in pattern:
+        return fnmatch.fnmatchcase(relative.name, pattern)
+    return _glob_expression(pattern).fullmatch(relative.as_posix()) is not None
+
+
+def glob_files(pattern: str, root: Path) -> list[str]:
+    """Absolute paths of regular files, the most recently modified first (by path where times are equal).
+
+    Directories that can hold no match aren't entered, and a pattern's literal beginning is walked straight to. The
+    skipped directories are entered only if the pattern names them.
+    """
+    if not root.is_dir():
+        raise PathNotFoundError(f"no such directory: {root}")
+    if os.path.isabs(pattern):
+        root, pattern = Path("/"), pattern.lstrip("/")
+    literal, rest = _split_literal(pattern.removeprefix("./"))
+    start = root / literal
+    if not rest:
+        return [str(start)] if start.is_file() else []
+    try:
+        expressions = [_glob_expression(one) for one in _expand_braces(rest)]
+    except re.error as error:
+        raise ExecutionEnvironmentError(f"invalid glob pattern {pattern!r}: {error}") from None
+    depth = None if "**" in rest else rest.count("/")
+    found = [
+        (entry.stat().st_mtime, entry.path)
+        for relative, entry in _walk(start, "", depth, rest, follow_files=True)
+        if any(expression.fullmatch(relative) for expression in expressions)
+    ]
+    return [path for _, path in sorted(found, key=lambda item: (-item[0], item[1]))]
+
+
+def _walk(
+    directory: Path, prefix: str, depth: int | None, pattern: str, *, follow_files: bool = False
+) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+    """Regular files with their path below where the walk began. `depth` bounds the levels of directories entered."""
+    try:
+        with os.scandir(directory) as scan:
+            entries = list(scan)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    for entry in entries:
+        relative = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if (entry.name not in _SKIPPED or entry.name in pattern) and (depth is None or relative.count("/") < depth):
+                yield from _walk(directory / entry.name, f"{relative}/", depth, pattern, follow_files=follow_files)
+        elif entry.is_file(follow_symlinks=follow_files):
+            yield relative, entry
+
+
+def _split_literal(pattern: str) -> tuple[str, str]:
+    parts = PurePosixPath(pattern).parts
+    count = next((index for index, part in enumerate(parts) if any(char in part for char in "*?[{")), len(parts))
+    return "/".join(parts[:count]), "/".join(parts[count:])
+
+
+def _expand_braces(pattern: str) -> list[str]:
+    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [one for choice in found[1].split(",") for one in _expand_braces(before + choice + after)]
+
+
+def _glob_expression(pattern: str) -> re.Pattern[str]:
+    """`**` spans directories, `*` and `?` don't; `[...]` is a set."""
+    expression = ""
+    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^]]*\]|.", pattern, re.DOTALL):
+        match token:
+            case "**/":
+                expression += "(?:.*/)?"
+            case "**":
+                expression += ".*"
+            case "*":
+                expression += "[^/]*"
+            case "?":
+                expression += "[^/]"
+            case _ if len(token) > 1:
+                body = token[1:-1].replace("\\", "\\\\")
+                expression += f"[^{body[1:]}]" if body[0] in "!^" else f"[{body}]"
+            case _:
+                expression += re.escape(token)
+    return re.compile(expression, re.DOTALL)

@@ -1,0 +1,82 @@
+"""Process groups: who is alive in them, and how they are ended (section 5.4). POSIX only."""
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+
+GRACE_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+_PROC = Path("/proc")
+
+
+async def terminate_groups(groups: Iterable[int], *, leader: Process | None = None) -> None:
+    """End process groups: SIGTERM, up to two seconds of grace, SIGKILL.
+
+    `leader` is waited for, so that it leaves no zombie. Run it in a shielded scope if it must not be cut short.
+    """
+    alive = {group for group in groups if _signal(group, signal.SIGTERM)}
+    deadline = anyio.current_time() + GRACE_SECONDS
+    while alive and anyio.current_time() < deadline:
+        await anyio.sleep(_POLL_SECONDS)
+        if leader is not None:
+            leader.returncode  # noqa: B018 - on trio, looking is what reaps a dead leader
+        alive = live_groups(alive)
+    for group in alive:
+        _signal(group, signal.SIGKILL)
+    if leader is not None:
+        await leader.wait()
+
+
+def live_groups(groups: Iterable[int]) -> set[int]:
+    """Those groups that have a living process.
+
+    A signal reaches zombies as well, and in a container whose first process adopts but never reaps, they stay. So where
+    there is a /proc, it has the last word.
+    """
+    reached = {group for group in groups if _signal(group, 0)}
+    if not reached or not _PROC.is_dir():
+        return reached
+    return {group for state, group in _states() if state != "Z"} & reached
+
+
+def groups_of_marked(marker: str) -> set[int]:
+    """Groups of living processes that were started with `marker` ("NAME=value") in their environment.
+
+    It finds those that left their group (`setsid`). Only where there is a /proc.
+    """
+    found = set()
+    for process in _processes():
+        try:
+            if marker.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.add(os.getpgid(int(process.name)))
+        except OSError:
+            continue
+    return found
+
+
+def _signal(group: int, number: int) -> bool:
+    """Returns whether there was anyone to signal."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _states() -> Iterator[tuple[str, int]]:
+    """State and group of every process."""
+    for process in _processes():
+        try:
+            # The name, in parentheses, may hold anything; state, parent and group follow it.
+            state, _, group = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        yield state, int(group)
+
+
+def _processes() -> list[Path]:
+    return [entry for entry in _PROC.iterdir() if entry.name.isdigit()] if _PROC.is_dir() else []

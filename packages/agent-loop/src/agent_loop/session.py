@@ -1,0 +1,196 @@
+"""The session: what a host holds, asks, steers and ends (section 2)."""
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import anyio
+from unified_llm import Client, ContextLengthError, RetryPolicy, SDKError, get_default_client
+
+from agent_loop.clock import Clock, utc_now
+from agent_loop.config import SessionConfig, SessionState, StopReason
+from agent_loop.environments.base import ExecutionEnvironment
+from agent_loop.errors import SessionError
+from agent_loop.events import EventEmitter, EventKind, SessionEvent
+from agent_loop.history import AssistantTurn, Turn, UserTurn
+from agent_loop.loop import process_inputs
+from agent_loop.profiles.base import ProviderProfile
+from agent_loop.session_record import SessionRecord
+from agent_loop.system_prompt import take_git_snapshot
+
+_CLEANUP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitResult:
+    """What became of an input. `text` is the model's last answer to it; `error` is set when `stop_reason` is ERROR."""
+
+    text: str
+    stop_reason: StopReason
+    error: Exception | None = None
+
+
+class Session(SessionRecord):
+    """One conversation with a model that works through tools.
+
+    Use it in `async with`, or call `close()`: that ends every process that the session started. It is one task's to
+    submit to at a time; `steer`, `follow_up`, `abort` and `events` may be used from other tasks of the same event loop.
+    The environment and the client stay the caller's: the session only initializes the former and cleans it up.
+    """
+
+    def __init__(
+        self,
+        profile: ProviderProfile,
+        environment: ExecutionEnvironment,
+        *,
+        client: Client | None = None,
+        config: SessionConfig | None = None,
+        history: Sequence[Turn] = (),
+        retry_policy: RetryPolicy | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        """`client` defaults to unified_llm's default client. `history` continues an earlier conversation."""
+        identity = str(uuid.uuid4())
+        super().__init__(
+            id=identity,
+            provider_profile=profile,
+            execution_env=environment,
+            llm_client=client if client is not None else get_default_client(),
+            event_emitter=EventEmitter(identity, clock=clock),
+            config=config if config is not None else SessionConfig(),
+            history=list(history),
+            retry_policy=retry_policy if retry_policy is not None else RetryPolicy(),
+            clock=clock,
+        )
+        self._scope: anyio.CancelScope | None = None
+        self._finished = anyio.Event()
+        self._releasing = anyio.Lock()
+        self._initialized = False
+        self._started = False
+        self.emit(EventKind.SESSION_START, profile=profile.id, model=profile.model)
+
+    async def submit(self, user_input: str) -> SubmitResult:
+        """Process an input to its end, follow-ups included.
+
+        Errors of the model call are returned, not raised. After one that can pass (retries used up, the context
+        window overflown) the session is IDLE and takes further inputs; after any other it is CLOSED. Raises
+        SessionError if the session is closed or busy. Cancelling the call ends what runs, and leaves the session IDLE.
+        """
+        self._require_open()
+        if self._scope is not None:
+            raise SessionError("the session is still processing an input; wait for it, or use steer() or follow_up()")
+        self._finished = anyio.Event()
+        self.state = SessionState.PROCESSING
+        stop_reason, error, fatal = StopReason.ABORTED, None, False
+        try:
+            with anyio.CancelScope() as self._scope:
+                await self._start()
+                stop_reason = await process_inputs(self, user_input)
+        except Exception as raised:
+            stop_reason, error, fatal = StopReason.ERROR, raised, self._report_error(raised)
+        finally:
+            self._scope = None
+            self._end_processing(stop_reason)
+            try:
+                if fatal or self.abort_signaled:
+                    await self._end()
+            finally:
+                self._finished.set()
+        return SubmitResult(text=self._last_text(), stop_reason=stop_reason, error=error)
+
+    def steer(self, message: str) -> None:
+        """Say something to the model after the tool round in progress; when idle, with the next input."""
+        self._require_open()
+        self.steering_queue.append(message)
+
+    def follow_up(self, message: str) -> None:
+        """Queue an input for when the present one, or else the next, is done."""
+        self._require_open()
+        self.followup_queue.append(message)
+
+    def events(self) -> AsyncIterator[SessionEvent]:
+        """Every event from SESSION_START to SESSION_END, past and future. See EventEmitter.events."""
+        return self.event_emitter.events()
+
+    async def abort(self) -> None:
+        """Stop at once: cancel the model call, kill what runs, and close. Returns when all of it is done."""
+        if self.state is SessionState.CLOSED:
+            return
+        self.abort_signaled = True
+        if self._scope is None:
+            await self._end()
+            return
+        self._scope.cancel()
+        # Background processes are ended while the cancelled commands are, not after them.
+        await self._release()
+        await self._finished.wait()
+
+    async def close(self) -> None:
+        """End the session; an input in progress is aborted. Does nothing the second time."""
+        await self.abort()
+
+    async def __aenter__(self) -> Self:
+        self._require_open()
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _require_open(self) -> None:
+        if self.state is SessionState.CLOSED:
+            raise SessionError("the session is closed")
+
+    async def _start(self) -> None:
+        if self._started:
+            return
+        if not self._initialized:
+            await self.execution_env.initialize()
+            self._initialized = True
+        self.git = await take_git_snapshot(self.execution_env)
+        self.today = self.clock().date().isoformat()
+        self._started = True
+
+    def _report_error(self, error: Exception) -> bool:
+        """Emit what happened. Returns whether the session can't go on."""
+        if isinstance(error, ContextLengthError):
+            self.emit(EventKind.WARNING, message=f"The conversation no longer fits the context window: {error}")
+            return False
+        self.emit(EventKind.ERROR, message=str(error), error=type(error).__name__)
+        return not (isinstance(error, SDKError) and error.retryable)
+
+    def _end_processing(self, stop_reason: StopReason) -> None:
+        if self.state is SessionState.PROCESSING:
+            self.state = SessionState.IDLE
+        self.emit(EventKind.PROCESSING_END, state=self.state.value, stop_reason=stop_reason.value)
+
+    def _last_text(self) -> str:
+        for turn in reversed(self.history):
+            if isinstance(turn, AssistantTurn):
+                return turn.content
+            if isinstance(turn, UserTurn):
+                break
+        return ""
+
+    async def _end(self) -> None:
+        await self._release()
+        if self.state is not SessionState.CLOSED:
+            self.state = SessionState.CLOSED
+            self.emit(EventKind.SESSION_END, state=self.state.value)
+
+    async def _release(self) -> None:
+        """Give up the environment, once. Whoever comes second waits until that is done."""
+        with anyio.CancelScope(shield=True):
+            async with self._releasing:
+                if not self._initialized:
+                    return
+                self._initialized = False
+                try:
+                    with anyio.fail_after(_CLEANUP_SECONDS):
+                        await self.execution_env.cleanup()
+                except Exception as error:
+                    self.emit(EventKind.WARNING, message=f"Cleaning up the environment failed: {error}")

@@ -1,0 +1,1 @@
+"""What a model can do (section 3.3)."""

@@ -1,0 +1,217 @@
+"""Where a text matches within another, and what to put there. Pure; the text's line endings are kept.
+
+Three ways to match are tried, each only if the one before finds nothing: exactly (line endings aside), with other
+typographic punctuation, and by whole lines with other white space. The latter two count only if they find one place.
+"""
+
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+# One character for one, so that positions stay the same.
+_PUNCTUATION = str.maketrans(
+    "‘’‚‛“”„‟‐‑‒–—―−\u00a0\u2002\u2003\u2007\u2008\u2009\u200a\u202f\u205f\u3000",
+    "''''\"\"\"\"-------          ",
+)
+
+
+class NoMatchError(LookupError):
+    """The text is nowhere."""
+
+
+class AmbiguousMatchError(LookupError):
+    """The text is in several places, at these lines."""
+
+    def __init__(self, lines: Sequence[int], *, exact: bool) -> None:
+        super().__init__(f"matches at lines {lines}")
+        self.lines = lines
+        self.exact = exact
+
+
+class UnclearIndentationError(LookupError):
+    """The text matches with other indentation, which doesn't tell how to indent the replacement."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(f"indentation differs at line {line}")
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The new text, the lines (1-based) where it differs, and what didn't match exactly, if anything."""
+
+    text: str
+    lines: tuple[int, ...]
+    difference: str | None = None
+
+    @property
+    def count(self) -> int:
+        """How many places were replaced."""
+        return len(self.lines)
+
+
+def replace_text(text: str, old: str, new: str, *, replace_all: bool = False) -> Edit:
+    """Put `new` where `old` is. Raises NoMatchError, AmbiguousMatchError, UnclearIndentationError."""
+    if "\r" in old and (places := _find_all(text, old, overlapping=not replace_all)):
+        _require_one(text, places, replace_all)
+        return Edit(_splice(text, places, len(old), new), tuple(_line_of(text, place) for place in places))
+    view = _LineFeedView(text)
+    old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    if places := _find_all(view.text, old, overlapping=not replace_all):
+        _require_one(view.text, places, replace_all)
+        return view.replace(places, old, new)
+    plain = old.translate(_PUNCTUATION)
+    if places := _find_all(view.text.translate(_PUNCTUATION), plain, overlapping=True):
+        _require_one(view.text, places, exact=False)
+        return view.replace(places, old, new, "punctuation")
+    return _replace_lines(view, old, new)
+
+
+def _find_all(text: str, part: str, *, overlapping: bool) -> list[int]:
+    places = []
+    position = text.find(part)
+    while position >= 0:
+        places.append(position)
+        position = text.find(part, position + (1 if overlapping else len(part)))
+    return places
+
+
+def _require_one(text: str, places: Sequence[int], replace_all: bool = False, *, exact: bool = True) -> None:
+    if len(places) > 1 and not replace_all:
+        raise AmbiguousMatchError([_line_of(text, place) for place in places], exact=exact)
+
+
+def _splice(text: str, places: Sequence[int], length: int, new: str) -> str:
+    parts, end = [], 0
+    for place in places:
+        parts += [text[end:place], new]
+        end = place + length
+    return "".join([*parts, text[end:]])
+
+
+def _common_start(left: str, right: str) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(left), len(right)))
+
+
+def _line_of(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+class _LineFeedView:
+    """A text with LF line endings, edited in that form and written back with its own."""
+
+    def __init__(self, original: str) -> None:
+        self._original = original
+        self.text = original
+        # Where `text` has a line feed that is CR LF in the original, ascending.
+        self._crlf: list[int] = []
+        if "\r\n" in original:
+            self.text = original.replace("\r\n", "\n")
+            self._crlf = [place - index for index, place in enumerate(_find_all(original, "\r\n", overlapping=False))]
+
+    def replace(self, places: Sequence[int], old: str, new: str, difference: str | None = None) -> Edit:
+        """Replace `old` at these places. What `old` and `new` begin and end with alike keeps its characters."""
+        head = _common_start(old, new)
+        tail = _common_start(old[head:][::-1], new[head:][::-1])
+        kept = new[head : len(new) - tail]
+        spans = [(place + head, place + len(old) - tail) for place in places]
+        return Edit(self._splice(spans, kept), tuple(_line_of(self.text, place) for place in places), difference)
+
+    def replace_span(self, start: int, end: int, new: str, difference: str) -> Edit:
+        """Replace one span of `text`."""
+        return Edit(self._splice([(start, end)], new), (_line_of(self.text, start),), difference)
+
+    def _splice(self, spans: Sequence[tuple[int, int]], new: str) -> str:
+        parts, position = [], 0
+        for start, end in spans:
+            parts.append(self._original[position : self._place(start)])
+            parts.append(new.replace("\n", "\r\n") if self._is_crlf_near(start) else new)
+            position = self._place(end)
+        return "".join([*parts, self._original[position:]])
+
+    def _place(self, position: int) -> int:
+        return position + bisect_left(self._crlf, position)
+
+    def _is_crlf_near(self, position: int) -> bool:
+        """Whether the line there ends in CR LF; for a last line without an ending, whether the one before does."""
+        if not self._crlf:
+            return False
+        newline = self.text.find("\n", position)
+        if newline < 0:
+            newline = self.text.rfind("\n", 0, position)
+        index = bisect_left(self._crlf, newline)
+        return index < len(self._crlf) and self._crlf[index] == newline
+
+
+def _replace_lines(view: _LineFeedView, old: str, new: str) -> Edit:
+    """Match whole lines whatever their white space and punctuation. Lines that `new` keeps stay as in the text."""
+    lines = view.text.split("\n")
+    old_lines = old.removesuffix("\n").split("\n")
+    first = _find_lines([_key(line) for line in lines], [_key(line) for line in old_lines])
+    matched = lines[first : first + len(old_lines)]
+    start = sum(len(line) + 1 for line in lines[:first])
+    end = start + sum(len(line) + 1 for line in matched) - 1
+    new_lines = new.removesuffix("\n").split("\n") if new else []
+    result = "\n".join(_merge_lines(matched, old_lines, new_lines, first + 1))
+    if old.endswith("\n") and end < len(view.text):
+        end += 1
+        result += "\n" if new.endswith("\n") else ""
+    elif new.endswith("\n") and not old.endswith("\n"):
+        result += "\n"
+    return view.replace_span(start, end, result, "white space")
+
+
+def _key(line: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", line).translate(_PUNCTUATION).split())
+
+
+def _find_lines(keys: Sequence[str], wanted: Sequence[str]) -> int:
+    if not any(wanted):
+        raise NoMatchError
+    found = [
+        index
+        for index in range(len(keys) - len(wanted) + 1)
+        if keys[index] == wanted[0] and keys[index : index + len(wanted)] == wanted
+    ]
+    if not found:
+        raise NoMatchError
+    if len(found) > 1:
+        raise AmbiguousMatchError([index + 1 for index in found], exact=False)
+    return found[0]
+
+
+def _merge_lines(matched: Sequence[str], old: Sequence[str], new: Sequence[str], line: int) -> list[str]:
+    indents = _indentation(matched, old, line)
+    merged: list[str] = []
+    for tag, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            merged += matched[old_from:old_to]
+        else:
+            merged += [_indent(text, indents, line) for text in new[new_from:new_to]]
+    return merged
+
+
+def _indentation(matched: Sequence[str], old: Sequence[str], line: int) -> dict[str, str]:
+    """Which indentation of the text stands for which of the replacement's author; empty if they are the same."""
+    indents: dict[str, str] = {}
+    for theirs, ours in zip(old, matched, strict=True):
+        if ours.strip() and indents.setdefault(_indent_of(theirs), _indent_of(ours)) != _indent_of(ours):
+            raise UnclearIndentationError(line)
+    return {} if all(theirs == ours for theirs, ours in indents.items()) else indents
+
+
+def _indent(text: str, indents: dict[str, str], line: int) -> str:
+    indent = _indent_of(text)
+    if not indents or not text.strip():
+        return text
+    known = max((one for one in indents if indent.startswith(one)), key=len, default=None)
+    if known is None or (not known and indent):
+        raise UnclearIndentationError(line)
+    return indents[known] + text[len(known) :]
+
+
+def _indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
