@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -90,36 +91,44 @@ class LocalServer:
             stderr=subprocess.DEVNULL,
             encoding="utf-8",
         )
-        server = cls("", process)
         try:
-            answer = server._ask(json.dumps(settings))
+            answer = _ask(process, settings)
         except BaseException:
-            server.stop()
+            _end(process)
             raise
         if "base_url" in answer:
             return cls(answer["base_url"], process)
-        server.stop()
+        _end(process)
         reason = answer.get("error") or f"it ended with status {process.returncode}"
         raise ConfigurationError(
             f"llama.cpp can't load {model_path} ({reason}): the file is damaged, too large, or of an unknown kind"
         )
 
+    @property
+    def runs(self) -> bool:
+        """False once it was stopped, or ended by a fault of the native library."""
+        return self.process.poll() is None
+
     def stop(self) -> None:
         """End the server at once; calls that are open break off."""
-        self.process.kill()
-        # Waits for the end, too.
-        self.process.communicate()
+        _end(self.process)
 
-    def _ask(self, line: str) -> dict[str, str]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-            answer: dict[str, str] = json.loads(self.process.stdout.readline() or "{}")
-        except BrokenPipeError:
-            return {}
-        return answer
+
+def _ask(process: subprocess.Popen[str], settings: dict[str, Any]) -> dict[str, str]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(settings) + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        return {}
+    answer: dict[str, str] = json.loads(process.stdout.readline() or "{}")
+    return answer
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()  # closes the pipes, and waits
 
 
 @asynccontextmanager
@@ -178,10 +187,6 @@ class LocalAdapter:
         """Load the model now, which takes seconds, rather than with the first call. Raises ConfigurationError."""
         await self._start()
 
-    async def load(self) -> None:
-        """Load the model now rather than with the first call. Raises ConfigurationError if that fails."""
-        await self._start()
-
     async def complete(self, request: Request) -> Response:
         """Send the request and return the whole answer."""
         self._check_tool_choice(request)
@@ -223,14 +228,14 @@ class LocalAdapter:
 
     async def _start(self) -> OpenAICompatibleAdapter:
         running = self._running
-        if running is None:
+        if running is None or not running[0].runs:
             # Loading can't be cancelled, but a caller that is may go; the model is there for the next.
             running = await to_thread.run_sync(self._load, abandon_on_cancel=True)
         return running[1]
 
     def _load(self) -> tuple[LocalServer, OpenAICompatibleAdapter]:
         with self._lock:
-            if self._running is None:
+            if self._running is None or not self._running[0].runs:
                 path = check_local(self._model_path)
                 key = secrets.token_urlsafe()  # the port is open to every user of the machine
                 server = LocalServer.start(path, context_size=self._context_size, threads=self._threads, api_key=key)
