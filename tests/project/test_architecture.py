@@ -194,8 +194,10 @@ def test_no_cycles(sources: list[Module]) -> None:
         visit(module, ())
 
 
-def is_commented(lines: list[str], number: int) -> bool:
-    """Whether the import in this line, or the block of imports that it ends, has a comment."""
+def is_explained(lines: list[str], number: int) -> bool:
+    """Whether the import in this line, or the block of imports it belongs to, or the file as a whole says why."""
+    if any(re.match(r"#.*\bimport", line) for line in lines):
+        return True
     while "#" not in lines[number - 1] and lines[number - 1].lstrip().startswith(("import ", "from ")):
         number -= 1
     return "#" in lines[number - 1]
@@ -206,7 +208,7 @@ def test_imports_stand_at_the_top(sources: list[Module]) -> None:
     for source in sources:
         lines = source.text.splitlines()
         for statement in imports(source.tree):
-            late = statement.target.partition(".")[0] in LAZY and is_commented(lines, statement.line)
+            late = statement.target.partition(".")[0] in LAZY and is_explained(lines, statement.line)
             if statement.inside_function and not late:
                 found.append(f"{source.place}:{statement.line} imports {statement.target}")
             if statement.target.startswith("."):

@@ -135,7 +135,11 @@ def declared(package: Package) -> set[str]:
     project = package.project
     extras = project.get("optional-dependencies", {}).values()
     requirements = [*project["dependencies"], *(requirement for extra in extras for requirement in extra)]
-    return {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in requirements}
+    return {normalized(re.split(r"[^\w.-]", requirement, maxsplit=1)[0]) for requirement in requirements}
+
+
+def normalized(dist: str) -> str:
+    return re.sub(r"[-_.]+", "-", dist).lower()
 
 
 @each_package
@@ -150,7 +154,9 @@ def test_imports_are_declared(package: Package) -> None:
                 case ast.ImportFrom(module=str(module)):
                     found.add(module.partition(".")[0])
     foreign = {name for name in found if name not in sys.stdlib_module_names and name != package.module}
-    undeclared = {name for name in foreign if not {name, *providers.get(name, [])} & declared(package)}
+    undeclared = {
+        name for name in foreign if not set(map(normalized, [name, *providers.get(name, [])])) & declared(package)
+    }
     assert not undeclared, f"{package.dist} imports what its pyproject.toml doesn't declare: {undeclared}"
 
 
