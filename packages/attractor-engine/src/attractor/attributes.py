@@ -96,6 +96,7 @@ NODE_ATTRIBUTES = _table(
     Attribute("timeout", Kind.DURATION, "", "Most that one execution may take.", "2.6"),
     Attribute("auto_status", Kind.BOOLEAN, "false", "A stage that reports no status counts as success.", "2.6"),
     Attribute("allow_partial", Kind.BOOLEAN, "false", "Exhausted retries count as partial success.", "2.6"),
+    Attribute("max_tokens", Kind.INTEGER, "the model's", "Most tokens of the answer of an LLM stage.", "2.6"),
     Attribute("max_visits", Kind.INTEGER, "the graph's max_node_visits", "How often a run may visit this node.", "3.2"),
     Attribute("tool_command", Kind.TEXT, "", "Shell command of a tool node.", "4.10"),
     Attribute("human.default_choice", Kind.TEXT, "", "Edge target or key to take when a human gate times out.", "6.5"),
@@ -137,8 +138,7 @@ DIALECT_NAMES: Mapping[str, str] = MappingProxyType(
 """Names of node attributes that other engines use, and the specification's."""
 
 # Every attribute of Graphviz 12 that says how a picture looks; they mean nothing to a run.
-GRAPHVIZ_ATTRIBUTES = frozenset(
-    """
+_GRAPHVIZ = """
     _background area arrowhead arrowsize arrowtail bb beautify bgcolor center charset cluster clusterrank color
     colorscheme comment compound concentrate constraint Damping decorate defaultdist dim dimen dir diredgeconstraints
     distortion dpi edgehref edgetarget edgetooltip edgeURL epsilon esep fillcolor fixedsize fontcolor fontname fontnames
@@ -153,5 +153,5 @@ GRAPHVIZ_ATTRIBUTES = frozenset(
     samplepoints scale searchsize sep shapefile showboxes sides size skew smoothing sortv splines start style
     stylesheet tail_lp tailclip tailhref taillabel tailport tailtarget tailtooltip tailURL target TBbalance tooltip
     truecolor URL vertices viewport voro_margin width xdotversion xlabel xlp z
-    """.split()
-)
+"""
+GRAPHVIZ_ATTRIBUTES = frozenset(_GRAPHVIZ.split())

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,19 @@ class Diagnostic:
             place += f":{self.span.line}:{self.span.column}"
         text = f"{place}: {self.severity.value}: {self.message} [{self.rule}]"
         return f"{text}\n  fix: {self.fix}" if self.fix else text
+
+
+def to_json(diagnostic: Diagnostic) -> dict[str, Any]:
+    """A finding as JSON. `line` and `column` are null for a graph that was not parsed from text."""
+    span = diagnostic.span
+    return {
+        "rule": diagnostic.rule,
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+        "file": diagnostic.file_name,
+        "line": span.line if span else None,
+        "column": span.column if span else None,
+        "node": diagnostic.node_id or None,
+        "edge": list(diagnostic.edge) if diagnostic.edge else None,
+        "fix": diagnostic.fix or None,
+    }

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from attractor.diagnostics import Diagnostic
 
-
 _EXCERPT = 160
 """Characters of a source line that a message shows."""
 

@@ -24,8 +24,8 @@ def _empty() -> Mapping[str, Any]:
     return _EMPTY
 
 
-START_IDS = frozenset({"start", "Start"})
-EXIT_IDS = frozenset({"exit", "Exit", "end", "done"})
+START_IDS = ("start", "Start")
+EXIT_IDS = ("exit", "Exit", "end", "done")
 
 SHAPE_TO_TYPE: Mapping[str, str] = MappingProxyType(
     {
@@ -306,16 +306,16 @@ class Graph:
 
     @cached_property
     def start_nodes(self) -> tuple[Node, ...]:
-        """Nodes that begin a run: those of the shape or type; only if there are none, those named so."""
+        """Nodes that begin a run: those of the shape or type; only if there are none, the first named so."""
         return self._terminals("start", START_IDS)
 
     @cached_property
     def exit_nodes(self) -> tuple[Node, ...]:
-        """Nodes that end a run: those of the shape or type; only if there are none, those named so."""
+        """Nodes that end a run: those of the shape or type; only if there are none, the first named so."""
         return self._terminals("exit", EXIT_IDS)
 
     def handler_type(self, node: Node) -> str:
-        """What runs the node: its explicit `type`, else start or exit by the rules above, else what its shape stands for.
+        """What runs the node: its explicit `type`, else start or exit by the rules above, else what its shape means.
 
         A shape that stands for nothing means codergen.
         """
@@ -327,13 +327,18 @@ class Graph:
             return "exit"
         return SHAPE_TO_TYPE.get(node.shape, "codergen")
 
-    def _terminals(self, handler_type: str, ids: frozenset[str]) -> tuple[Node, ...]:
+    def _terminals(self, handler_type: str, ids: tuple[str, ...]) -> tuple[Node, ...]:
         declared = tuple(
             node
             for node in self.nodes.values()
             if node.type == handler_type or (not node.type and SHAPE_TO_TYPE.get(node.shape) == handler_type)
         )
-        return declared or tuple(node for node in self.nodes.values() if node.id in ids and not node.type)
+        if declared:
+            return declared
+        named = (self.nodes[node_id] for node_id in ids if node_id in self.nodes)
+        return tuple(
+            node for node in named if not node.type and SHAPE_TO_TYPE.get(node.shape, "codergen") == "codergen"
+        )[:1]
 
 
 def _group(edges: Iterable[Edge], end: str) -> dict[str, tuple[Edge, ...]]:

@@ -1,29 +1,5 @@
-"""Lint (section 7)."""
+"""Lint: what is wrong with a pipeline, or will surprise its author (section 7)."""
 
-from collections.abc import Collection, Iterable
-from typing import Protocol
+from attractor.validation.rules import LintRule, validate, validate_or_raise
 
-from attractor.diagnostics import Diagnostic
-from attractor.graph import Graph
-
-
-class LintRule(Protocol):
-    """One check."""
-
-    name: str
-
-    def apply(self, graph: Graph) -> Iterable[Diagnostic]: ...
-
-
-def validate(
-    graph: Graph, extra_rules: Iterable[LintRule] | None = None, *, handler_types: Collection[str] | None = None
-) -> list[Diagnostic]:
-    """All findings."""
-    raise NotImplementedError
-
-
-def validate_or_raise(
-    graph: Graph, extra_rules: Iterable[LintRule] | None = None, *, handler_types: Collection[str] | None = None
-) -> list[Diagnostic]:
-    """All findings; raises ValidationError if any is an ERROR."""
-    raise NotImplementedError
+__all__ = ["LintRule", "validate", "validate_or_raise"]

@@ -1,0 +1,80 @@
+"""Running the rules (sections 7.2 to 7.4)."""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from attractor.diagnostics import Diagnostic, Severity
+from attractor.errors import ValidationError
+from attractor.graph import Graph
+from attractor.validation import routing, structure, values
+from attractor.validation.survey import Survey
+
+
+class LintRule(Protocol):
+    """A check of the user's own, run after the built-in ones."""
+
+    name: str
+
+    def apply(self, graph: Graph) -> Iterable[Diagnostic]: ...
+
+
+BUILT_IN_RULES: tuple[Callable[[Survey], Iterable[Diagnostic]], ...] = (
+    structure.start_node,
+    structure.terminal_node,
+    structure.edge_target_exists,
+    structure.start_no_incoming,
+    structure.exit_no_outgoing,
+    structure.reachability,
+    structure.dead_end,
+    structure.path_to_exit,
+    structure.unbounded_loop,
+    structure.fan_out_join,
+    structure.fan_in_alone,
+    structure.undeclared_node,
+    routing.condition_syntax,
+    routing.condition_words,
+    routing.edge_never_taken,
+    routing.failure_route,
+    routing.failure_reaches_exit,
+    routing.retry_target_exists,
+    routing.goal_gate_has_retry,
+    routing.goal_gate_retry,
+    routing.goal_gate_bypass,
+    values.stylesheet_syntax,
+    values.stylesheet_rules,
+    values.type_known,
+    values.fidelity_valid,
+    values.prompt_on_llm_nodes,
+    values.tool_command,
+    values.unknown_variable,
+    values.attribute_value,
+    values.duration_unit,
+    values.unknown_attribute,
+)
+
+
+def validate(
+    graph: Graph, extra_rules: Iterable[LintRule] | None = None, *, handler_types: Collection[str] | None = None
+) -> list[Diagnostic]:
+    """All findings about a graph: those of the parser and the transforms, of the built-in rules, of `extra_rules`.
+
+    Lint sees what will run, so give it the graph that `apply_transforms` made. `handler_types` are those that have a
+    handler; by default those of section 2.8.
+    """
+    survey = Survey(graph, handler_types)
+    found = list(graph.diagnostics)
+    for rule in BUILT_IN_RULES:
+        found += rule(survey)
+    for extra in extra_rules or ():
+        found += extra.apply(graph)
+    return found
+
+
+def validate_or_raise(
+    graph: Graph, extra_rules: Iterable[LintRule] | None = None, *, handler_types: Collection[str] | None = None
+) -> list[Diagnostic]:
+    """The same; raises ValidationError, which holds all findings, if one is an ERROR."""
+    found = validate(graph, extra_rules, handler_types=handler_types)
+    if any(diagnostic.severity is Severity.ERROR for diagnostic in found):
+        raise ValidationError(found)
+    return found

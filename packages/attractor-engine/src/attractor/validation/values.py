@@ -1,0 +1,277 @@
+"""Rules about attributes: names, values, prompts, models."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from attractor.attributes import (
+    DIALECT_NAMES,
+    EDGE_ATTRIBUTES,
+    FIDELITY_MODES,
+    GRAPH_ATTRIBUTES,
+    GRAPHVIZ_ATTRIBUTES,
+    NODE_ATTRIBUTES,
+    Attribute,
+    Kind,
+)
+from attractor.diagnostics import Diagnostic, Severity
+from attractor.errors import StylesheetSyntaxError
+from attractor.graph import SHAPE_TO_TYPE, Edge, Graph, Node, Value, to_bool, to_int, to_seconds, to_text
+from attractor.stylesheet import PROPERTIES, parse_stylesheet
+from attractor.validation.survey import Survey, listing
+
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """Something with attributes, and which it may have."""
+
+    item: Graph | Node | Edge
+    known: Mapping[str, Attribute]
+
+    @property
+    def name(self) -> str:
+        match self.item:
+            case Node(id=node_id):
+                return f"node {node_id}"
+            case Edge(source, target):
+                return f"edge {source} -> {target}"
+        return "the graph"
+
+    def finding(
+        self, survey: Survey, rule: str, message: str, key: str, fix: str, severity: Severity = Severity.WARNING
+    ) -> Diagnostic:
+        match self.item:
+            case Node():
+                return survey.about_node(rule, severity, self.item, message, key, fix)
+            case Edge():
+                return survey.about_edge(rule, severity, self.item, message, key, fix)
+        return survey.about_graph(rule, severity, message, key, fix)
+
+
+def _owners(survey: Survey) -> Iterator[_Owner]:
+    graph = survey.graph
+    yield _Owner(graph, GRAPH_ATTRIBUTES)
+    for node in graph.nodes.values():
+        yield _Owner(node, NODE_ATTRIBUTES)
+    for edge in graph.edges:
+        yield _Owner(edge, EDGE_ATTRIBUTES)
+
+
+def unknown_attribute(survey: Survey) -> Iterator[Diagnostic]:
+    """One finding a name, however many nodes have it."""
+    found: dict[tuple[int, str], list[_Owner]] = {}
+    for owner in _owners(survey):
+        for key in owner.item.attrs:
+            if key in owner.known or key in GRAPHVIZ_ATTRIBUTES or key.startswith("_"):
+                continue
+            if isinstance(owner.item, Node) and (key in DIALECT_NAMES or _is_custom(survey, owner.item)):
+                continue
+            found.setdefault((id(owner.known), key), []).append(owner)
+    for (_, key), owners in found.items():
+        first = owners[0]
+        others = f", and {len(owners) - 1} more" if len(owners) > 1 else ""
+        yield first.finding(
+            survey,
+            "unknown_attribute",
+            f"{key} is not known (on {first.name}{others}); it has no effect",
+            key,
+            _near_attribute(key, first.known),
+        )
+
+
+def _is_custom(survey: Survey, node: Node) -> bool:
+    """Whether a handler of the user's runs it: what attributes that knows, only it can say."""
+    handler = survey.handlers[node.id]
+    return handler in survey.handler_types and handler not in SHAPE_TO_TYPE.values()
+
+
+def _near_attribute(key: str, known: Mapping[str, Attribute]) -> str:
+    near = get_close_matches(key.lower(), known, 1, cutoff=0.75)
+    if near:
+        return f"did you mean {near[0]}?"
+    for place, table in (("the graph", GRAPH_ATTRIBUTES), ("nodes", NODE_ATTRIBUTES), ("edges", EDGE_ATTRIBUTES)):
+        if key in table:
+            return f"it belongs to {place}"
+    return "remove it, if no other program reads it"
+
+
+def attribute_value(survey: Survey) -> Iterator[Diagnostic]:
+    for owner in _owners(survey):
+        for key, value in owner.item.attrs.items():
+            known = owner.known.get(key)
+            if known is None or to_text(value) == "":
+                continue
+            wanted = _wanted(known, value)
+            if wanted:
+                default = f"its default, {known.default}," if known.default else "its default"
+                yield owner.finding(
+                    survey,
+                    "attribute_value",
+                    f"{key} of {owner.name} is {to_text(value)!r}, which is not {wanted}; {default} holds",
+                    key,
+                    f"write {wanted}",
+                )
+
+
+def _wanted(known: Attribute, value: Value) -> str:
+    """What the attribute should hold, if the value is something else."""
+    if known.kind is Kind.INTEGER:
+        number = to_int(value)
+        return "a whole number" if number is None or (number < 0 and known.name != "weight") else ""
+    if known.kind is Kind.BOOLEAN:
+        return "true or false" if to_bool(value) is None else ""
+    if known.kind is Kind.DURATION:
+        return "a duration such as 900s or 15m" if to_seconds(value) is None else ""
+    if known.values and to_text(value) not in known.values:
+        return f"one of {', '.join(known.values)}"
+    return ""
+
+
+def duration_unit(survey: Survey) -> Iterator[Diagnostic]:
+    """One finding an attribute name."""
+    found: dict[str, list[_Owner]] = {}
+    for owner in _owners(survey):
+        for key, value in owner.item.attrs.items():
+            known = owner.known.get(key)
+            if known and known.kind is Kind.DURATION and _is_bare_number(value):
+                found.setdefault(key, []).append(owner)
+    for key, owners in found.items():
+        text = to_text(owners[0].item.attrs[key])
+        others = f", and {len(owners) - 1} more" if len(owners) > 1 else ""
+        yield owners[0].finding(
+            survey,
+            "duration_unit",
+            f"{key} of {owners[0].name}{others} has no unit; {text} is read as {text} seconds",
+            key,
+            f'write {key}="{text}s"',
+        )
+
+
+def _is_bare_number(value: Value) -> bool:
+    return not isinstance(value, bool) and to_seconds(value) is not None and not to_text(value).strip()[-1].isalpha()
+
+
+def fidelity_valid(survey: Survey) -> Iterator[Diagnostic]:
+    for owner in _owners(survey):
+        for key in ("fidelity", "default_fidelity"):
+            known = owner.known.get(key)
+            value = to_text(owner.item.attrs.get(key))
+            if known and value and value not in FIDELITY_MODES:
+                near = get_close_matches(value, FIDELITY_MODES, 1)
+                fix = f"did you mean {near[0]}?" if near else f"write one of {', '.join(FIDELITY_MODES)}"
+                yield owner.finding(
+                    survey, "fidelity_valid", f"{key} of {owner.name} is {value!r}, which is no fidelity mode", key, fix
+                )
+
+
+def type_known(survey: Survey) -> Iterator[Diagnostic]:
+    """One finding a type or shape."""
+    found: dict[tuple[str, str], list[Node]] = {}
+    for node in survey.graph.nodes.values():
+        if node.type:
+            if node.type not in survey.handler_types:
+                found.setdefault(("type", node.type), []).append(node)
+        elif node.shape not in SHAPE_TO_TYPE and survey.handlers[node.id] not in ("start", "exit"):
+            found.setdefault(("shape", node.shape), []).append(node)
+    for (key, value), nodes in found.items():
+        handler = survey.handlers[nodes[0].id]
+        choices = survey.handler_types if key == "type" else SHAPE_TO_TYPE
+        near = get_close_matches(value, choices, 1)
+        yield survey.about_node(
+            "type_known",
+            Severity.WARNING,
+            nodes[0],
+            f"no handler is there for {key} {value}; {listing(node.id for node in nodes)} will run as {handler}",
+            key,
+            f"did you mean {near[0]}?" if near else f"register a handler, or use one of {', '.join(sorted(choices))}",
+        )
+
+
+def prompt_on_llm_nodes(survey: Survey) -> Iterator[Diagnostic]:
+    for node in survey.graph.nodes.values():
+        if survey.handlers[node.id] == "codergen" and not node.prompt and not node.text("label"):
+            yield survey.about_node(
+                "prompt_on_llm_nodes",
+                Severity.WARNING,
+                node,
+                f"{node.id} asks a model, but has neither prompt nor label: all it will be told is {node.id!r}",
+                fix="add prompt",
+            )
+
+
+def tool_command(survey: Survey) -> Iterator[Diagnostic]:
+    for node in survey.graph.nodes.values():
+        if survey.handlers[node.id] == "tool" and not node.text("tool_command"):
+            yield survey.about_node(
+                "tool_command",
+                Severity.WARNING,
+                node,
+                f"{node.id} is a tool node without tool_command, and will fail",
+                fix="add tool_command",
+            )
+
+
+def unknown_variable(survey: Survey) -> Iterator[Diagnostic]:
+    """Runs on expanded prompts: what still looks like a variable reaches the model as it stands."""
+    for node in survey.graph.nodes.values():
+        if survey.handlers[node.id] not in ("codergen", "parallel.fan_in"):
+            continue
+        names = dict.fromkeys(_VARIABLE.findall(node.prompt))
+        if "goal" in names:
+            fix = "write $goal, without braces and not as part of a longer word"
+        else:
+            fix = "write the text itself; only $goal is replaced"
+        if names:
+            yield survey.about_node(
+                "unknown_variable",
+                Severity.WARNING,
+                node,
+                f"the prompt of {node.id} has {listing(f'${name}' for name in names)}, which nothing replaces",
+                "prompt",
+                fix,
+            )
+
+
+def stylesheet_syntax(survey: Survey) -> Iterator[Diagnostic]:
+    try:
+        parse_stylesheet(survey.graph.model_stylesheet)
+    except StylesheetSyntaxError as error:
+        yield survey.about_graph(
+            "stylesheet_syntax",
+            Severity.ERROR,
+            str(error),
+            "model_stylesheet",
+            "rules are written: selector { property: value; }",
+        )
+
+
+def stylesheet_rules(survey: Survey) -> Iterator[Diagnostic]:
+    """Properties nobody knows, and rules that match no node."""
+    try:
+        rules = parse_stylesheet(survey.graph.model_stylesheet).rules
+    except StylesheetSyntaxError:
+        return
+    for rule in rules:
+        for name in rule.declarations:
+            if name not in PROPERTIES:
+                near = get_close_matches(name, PROPERTIES, 1)
+                yield survey.about_graph(
+                    "stylesheet_property",
+                    Severity.WARNING,
+                    f"{name} (stylesheet line {rule.line}) is no property that a stylesheet sets",
+                    "model_stylesheet",
+                    f"did you mean {near[0]}?" if near else f"properties are {', '.join(PROPERTIES)}",
+                )
+    nodes: Iterable[Node] = survey.graph.nodes.values()
+    for rule in rules:
+        if not any(rule.selector.matches(node) for node in nodes):
+            yield survey.about_graph(
+                "stylesheet_unused",
+                Severity.INFO,
+                f"{rule.selector} (stylesheet line {rule.line}) matches no node",
+                "model_stylesheet",
+                "remove the rule, or give a node that class, shape or id",
+            )
