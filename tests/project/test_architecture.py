@@ -14,14 +14,11 @@ import pytest
 LAYERS = {
     "unified_llm": ["sync", "testing", "api", "client", "providers", "provider_utils", "spec"],
     "agent_loop": [
-        "sync",
-        "testing",
         "session",
         "loop",
         "model_call",
         "tool_call",
         "session_record",
-        "subagents",
         "profiles",
         "system_prompt",
         "tools",
@@ -37,6 +34,7 @@ LAYERS = {
     ],
     "attractor": [
         "cli",
+        "testing",
         "pipeline",
         "dot",
         "transforms",
@@ -51,6 +49,7 @@ LAYERS = {
         "events",
         "stylesheet",
         "conditions",
+        "patterns",
         "outcome",
         "graph",
         "attributes",
