@@ -15,13 +15,12 @@ _BREAKPOINT = {"type": "ephemeral"}
 
 
 def mark_breakpoints(body: _Json) -> None:
-    """Add breakpoints to a request body, in place, as far as the caller's own leave room."""
+    """Add breakpoints to a request body, as far as the caller's own leave room. Blocks are replaced, not changed."""
     free = MAX_BREAKPOINTS - count_breakpoints(body)
-    for block in _candidates(body):
-        if free <= 0:
-            return
-        if "cache_control" not in block:
-            block["cache_control"] = dict(_BREAKPOINT)
+    for owner, key in _candidates(body):
+        *before, last = owner[key]
+        if free > 0 and "cache_control" not in last:
+            owner[key] = [*before, {**last, "cache_control": dict(_BREAKPOINT)}]
             free -= 1
 
 
@@ -30,15 +29,12 @@ def count_breakpoints(body: _Json) -> int:
     return sum("cache_control" in block for block in _blocks(body)) + ("cache_control" in body)
 
 
-def _candidates(body: _Json) -> Iterator[_Json]:
-    for turn in reversed(body["messages"]):
-        if turn["role"] == "user":
-            if isinstance(turn["content"], list) and turn["content"]:
-                yield turn["content"][-1]
-            break
-    for key in ("system", "tools"):
-        if isinstance(blocks := body.get(key), list) and blocks and isinstance(blocks[-1], dict):
-            yield blocks[-1]
+def _candidates(body: _Json) -> Iterator[tuple[_Json, str]]:
+    """Where lists of blocks are whose last block may be marked, the most important first."""
+    last_turn = next((turn for turn in reversed(body["messages"]) if turn["role"] == "user"), {})
+    for owner, key in ((last_turn, "content"), (body, "system"), (body, "tools")):
+        if isinstance(blocks := owner.get(key), list) and blocks and isinstance(blocks[-1], dict):
+            yield owner, key
 
 
 def _blocks(body: _Json) -> Iterator[_Json]:

@@ -45,8 +45,9 @@ def plan_reasoning(
     else:
         if room:
             body["max_tokens"] += budget
-        # The budget is part of max_tokens, and something must be left for the answer.
-        budget = max(_SMALLEST_BUDGET, min(budget, body["max_tokens"] // 2))
+        else:
+            # The budget is part of max_tokens, and something must be left for the answer.
+            budget = max(_SMALLEST_BUDGET, min(budget, body["max_tokens"] // 2))
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
 
 

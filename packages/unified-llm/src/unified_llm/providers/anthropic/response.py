@@ -299,6 +299,8 @@ class StreamDecoder:
                 self._message[key] = value
 
     def _finish(self) -> list[StreamEvent]:
+        if not self._message:
+            raise ValueError("the message was never started")
         blocks = [block for _, block in sorted(self._blocks.items())]
         events = [self._stop(block) for block in blocks if block.part is None]
         self._message["content"] = [block.wire for block in blocks]
