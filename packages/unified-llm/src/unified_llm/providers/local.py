@@ -235,14 +235,15 @@ class LocalAdapter:
 
     def _load(self) -> tuple[LocalServer, OpenAICompatibleAdapter]:
         with self._lock:
-            if self._running is None or not self._running[0].runs:
-                path = check_local(self._model_path)
-                key = secrets.token_urlsafe()  # the port is open to every user of the machine
-                server = LocalServer.start(path, context_size=self._context_size, threads=self._threads, api_key=key)
-                adapter = OpenAICompatibleAdapter(
-                    key, base_url=f"{server.base_url}/v1", timeout=self._timeout, name=self.name
-                )
-                self._running = (server, adapter)
+            if self._running is not None:
+                if self._running[0].runs:
+                    return self._running
+                self._running[0].stop()
+            path = check_local(self._model_path)
+            key = secrets.token_urlsafe()  # the port is open to every user of the machine
+            server = LocalServer.start(path, context_size=self._context_size, threads=self._threads, api_key=key)
+            adapter = OpenAICompatibleAdapter(key, f"{server.base_url}/v1", timeout=self._timeout, name=self.name)
+            self._running = (server, adapter)
             return self._running
 
     def _unload(self) -> OpenAICompatibleAdapter | None:

@@ -221,5 +221,5 @@ def parse_usage(raw: _Json | None) -> Usage:
 
 
 def _count(*values: Any) -> int | None:
-    """The first that is a number."""
-    return next((int(value) for value in values if isinstance(value, int | float)), None)
+    """The first that can be a count."""
+    return next((int(value) for value in values if isinstance(value, int | float) and 0 <= value < 1e18), None)
