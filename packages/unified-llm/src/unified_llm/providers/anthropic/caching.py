@@ -31,7 +31,7 @@ def count_breakpoints(body: _Json) -> int:
 
 def _candidates(body: _Json) -> Iterator[tuple[_Json, str]]:
     """Where lists of blocks are whose last block may be marked, the most important first."""
-    last_turn = next((turn for turn in reversed(body["messages"]) if turn["role"] == "user"), {})
+    last_turn: _Json = next((turn for turn in reversed(body["messages"]) if turn["role"] == "user"), {})
     for owner, key in ((last_turn, "content"), (body, "system"), (body, "tools")):
         if isinstance(blocks := owner.get(key), list) and blocks and isinstance(blocks[-1], dict):
             yield owner, key
