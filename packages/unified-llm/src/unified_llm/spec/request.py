@@ -55,8 +55,8 @@ class TimeoutConfig(Record):
 class AdapterTimeout(Record):
     """Limits of one HTTP exchange, in seconds (section 4.7).
 
-    `request` bounds a whole unstreamed exchange; a stream is bounded only by `stream_read`, the longest silence
-    between two events, so that a long answer that keeps coming is never cut.
+    `request` bounds a whole unstreamed exchange, and the wait until a stream begins. From then on a stream is bounded
+    only by `stream_read`, the longest silence within it, so that a long answer that keeps coming is never cut.
     """
 
     connect: float = 10.0
