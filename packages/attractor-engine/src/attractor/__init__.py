@@ -1,1 +1,107 @@
-"""Pipelines of language model stages, tools and people."""
+"""Pipelines of language model stages, tools and people.
+
+The everyday names are here. What a codergen stage runs on is in `attractor.backends`, blocking functions in
+`attractor.sync`, what tests need in `attractor.testing`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from attractor.backends import CodergenBackend, SimulatedBackend
+from attractor.conditions import Condition, parse_condition
+from attractor.diagnostics import Diagnostic, Severity
+from attractor.dot import parse_dot
+from attractor.errors import (
+    AttractorError,
+    CheckpointError,
+    ConditionSyntaxError,
+    ContextValueError,
+    DotSyntaxError,
+    PipelineConfigurationError,
+    RunDirectoryError,
+    StylesheetSyntaxError,
+    ValidationError,
+)
+from attractor.events import Event
+from attractor.graph import Edge, Graph, Node
+from attractor.handlers.base import Handler, HandlerRegistry
+from attractor.interviewers import (
+    Answer,
+    AnswerValue,
+    AutoApproveInterviewer,
+    CallbackInterviewer,
+    Interviewer,
+    Option,
+    Question,
+    QuestionType,
+    QueueInterviewer,
+    RecordingInterviewer,
+)
+from attractor.outcome import Outcome, StageStatus
+from attractor.state.checkpoint import Checkpoint
+from attractor.state.context import Context
+from attractor.transforms import Transform
+from attractor.validation import LintRule, validate, validate_or_raise
+
+if TYPE_CHECKING:
+    from attractor.pipeline import PipelineRunner, RunResult, resume_pipeline, run_pipeline
+
+# Running needs agents and models, which take longer to import than everything else here; reading and linting don't.
+_RUNNING = frozenset({"PipelineRunner", "RunResult", "resume_pipeline", "run_pipeline"})
+
+__all__ = [
+    "Answer",
+    "AnswerValue",
+    "AttractorError",
+    "AutoApproveInterviewer",
+    "CallbackInterviewer",
+    "Checkpoint",
+    "CheckpointError",
+    "CodergenBackend",
+    "Condition",
+    "ConditionSyntaxError",
+    "Context",
+    "ContextValueError",
+    "Diagnostic",
+    "DotSyntaxError",
+    "Edge",
+    "Event",
+    "Graph",
+    "Handler",
+    "HandlerRegistry",
+    "Interviewer",
+    "LintRule",
+    "Node",
+    "Option",
+    "Outcome",
+    "PipelineConfigurationError",
+    "PipelineRunner",
+    "Question",
+    "QuestionType",
+    "QueueInterviewer",
+    "RecordingInterviewer",
+    "RunDirectoryError",
+    "RunResult",
+    "Severity",
+    "SimulatedBackend",
+    "StageStatus",
+    "StylesheetSyntaxError",
+    "Transform",
+    "ValidationError",
+    "parse_condition",
+    "parse_dot",
+    "resume_pipeline",
+    "run_pipeline",
+    "validate",
+    "validate_or_raise",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RUNNING:
+        return getattr(import_module("attractor.pipeline"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,22 @@
+"""The same, blocking, for scripts: `from attractor.sync import run_pipeline`."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from attractor import pipeline
+from attractor.graph import Graph
+from attractor.pipeline import RunResult
+
+
+def run_pipeline(graph: Graph | str, context: Mapping[str, Any] | None = None, **options: Any) -> RunResult:
+    """See `attractor.run_pipeline`. Not for use where an event loop runs already."""
+    return anyio.run(partial(pipeline.run_pipeline, graph, context, **options))
+
+
+def resume_pipeline(logs_root: str | Path, **options: Any) -> RunResult:
+    """See `attractor.resume_pipeline`. Not for use where an event loop runs already."""
+    return anyio.run(partial(pipeline.resume_pipeline, logs_root, **options))
