@@ -116,7 +116,7 @@ def describe_environment(
 
 def describe_tools(tools: Sequence[Tool]) -> str:
     """One paragraph a tool; the parameters travel with the request."""
-    return "\n".join(["# Tools", *(f"- {tool.name}: {tool.description}" for tool in tools)]) if tools else ""
+    return "\n".join(["# Available tools", *(f"- {tool.name}: {tool.description}" for tool in tools)]) if tools else ""
 
 
 def join_layers(layers: Sequence[str]) -> str:

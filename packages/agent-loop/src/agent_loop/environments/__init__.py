@@ -9,13 +9,23 @@ from agent_loop.environments.base import (
 )
 from agent_loop.environments.local import LocalExecutionEnvironment
 from agent_loop.environments.variables import EnvironmentPolicy
+from agent_loop.errors import (
+    BinaryFileError,
+    ExecutionEnvironmentError,
+    PathNotAllowedError,
+    PathNotFoundError,
+)
 
 __all__ = [
+    "BinaryFileError",
     "DirEntry",
     "EnvironmentPolicy",
     "ExecResult",
     "ExecutionEnvironment",
+    "ExecutionEnvironmentError",
     "GrepOptions",
     "LocalExecutionEnvironment",
     "OutputCallback",
+    "PathNotAllowedError",
+    "PathNotFoundError",
 ]

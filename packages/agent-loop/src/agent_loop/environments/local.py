@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +15,13 @@ import anyio.to_thread
 
 from agent_loop.environments import local_files
 from agent_loop.environments.base import DirEntry, ExecResult, GrepOptions, OutputCallback
-from agent_loop.environments.local_search import glob_files, grep_in_python, ripgrep_arguments, ripgrep_output
+from agent_loop.environments.local_search import (
+    glob_files,
+    grep_in_python,
+    ripgrep_arguments,
+    ripgrep_output,
+    search_directory,
+)
 from agent_loop.environments.output import STDERR, STDOUT, OutputCapture
 from agent_loop.environments.process import run_command
 from agent_loop.environments.process_group import groups_of_marked, live_groups, terminate_groups
@@ -166,13 +173,17 @@ class LocalExecutionEnvironment:
         if not target.exists():
             raise PathNotFoundError(f"no such file or directory: {target}")
         ripgrep = shutil.which("rg", path=self._variables.get("PATH"))
+        in_python = partial(grep_in_python, pattern, target, self._directory, options)
         if ripgrep is None:
-            return await self._in_thread(lambda: grep_in_python(pattern, target, self._directory, options))
-        arguments = ripgrep_arguments(pattern, target, self._directory, options)
-        result = await self._run([ripgrep, *arguments], self._directory, _SEARCH_SECONDS, {})
+            return await self._in_thread(in_python)
+        arguments = ripgrep_arguments(pattern, target, options)
+        result = await self._run([ripgrep, *arguments], search_directory(target), _SEARCH_SECONDS, {})
+        if result.timed_out:
+            raise ExecutionEnvironmentError("the search ran out of time; search a smaller part")
         if result.exit_code > 1 and not result.stdout:
-            raise ExecutionEnvironmentError(result.stderr.strip() or "the search ran out of time")
-        return ripgrep_output(result.stdout, options)
+            # A pattern that ripgrep can't do, with lookaround for instance; or a wrong one, and then this says so.
+            return await self._in_thread(in_python)
+        return ripgrep_output(result.stdout, target, self._directory, options)
 
     async def glob(self, pattern: str, path: str) -> list[str]:
         """See ExecutionEnvironment."""

@@ -4,6 +4,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 
 from agent_loop.environments.base import GrepOptions
@@ -13,15 +14,18 @@ from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, Pa
 MAX_LINE_CHARACTERS = 500
 # Directories that hold no work of the user's; ripgrep leaves them out too, by their ignore files or by being hidden.
 _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
-_RESULT = re.compile(r"(.*?):\d+(?::|$)")
 # What makes a line match or not by where it begins and ends can't be told from the file as a whole.
 _LINE_BOUND = re.compile(rb"\^|\$|\\[AZ]|\(\?")
 _SKIP_GLOBS = [f"--glob=!**/{name}/**" for name in sorted(_SKIPPED)]
 
 
-def ripgrep_arguments(pattern: str, target: Path, base: Path, options: GrepOptions) -> list[str]:
-    """The command line, to be run in `base`. Configuration files and ignore files play no part."""
-    mode = {"content": ["--line-number"], "files_with_matches": ["--files-with-matches"], "count": ["--count"]}
+def ripgrep_arguments(pattern: str, target: Path, options: GrepOptions) -> list[str]:
+    """The command line, to be run in `search_directory(target)`. Configuration and ignore files play no part."""
+    mode = {
+        "content": ["--line-number", "--column", f"--max-count={options.max_results + 1}"],
+        "files_with_matches": ["--files-with-matches"],
+        "count": ["--count"],
+    }
     return [
         "--no-config",
         "--no-ignore",
@@ -29,34 +33,46 @@ def ripgrep_arguments(pattern: str, target: Path, base: Path, options: GrepOptio
         "--no-messages",
         "--no-heading",
         "--with-filename",
+        "--null",
         "--color=never",
-        f"--max-count={options.max_results + 1}" if options.output_mode == "content" else "--no-stats",
+        "--crlf",
         *mode[options.output_mode],
         *(["--ignore-case"] if options.case_insensitive else []),
         *([f"--glob={options.glob_filter}"] if options.glob_filter else []),
         *_SKIP_GLOBS,
         f"--regexp={pattern}",
         "--",
-        _shown(target, base),
+        "." if target.is_dir() else target.name,
     ]
 
 
-def ripgrep_output(output: str, options: GrepOptions) -> str:
-    """Its output by path, with long lines clipped, and cut to `max_results` lines.
+def search_directory(target: Path) -> Path:
+    """Where to run ripgrep, whose globs are relative to that."""
+    return target if target.is_dir() else target.parent
+
+
+def ripgrep_output(output: str, target: Path, base: Path, options: GrepOptions) -> str:
+    """Its output by path, with long lines clipped around the match, and cut to `max_results` lines.
 
     Sorting here leaves ripgrep its threads, which its own sorting would take away.
     """
-    lines = output.split("\n")[:-1]
+    directory = search_directory(target)
     if options.output_mode == "files_with_matches":
-        lines.sort()
-    else:
-        lines.sort(key=_path_of_result)
-    return _result([_clip(line) for line in lines[: options.max_results]], len(lines), options)
+        paths = [_shown(directory / path, base) for path in output.split("\0")[:-1]]
+        return _result(sorted(paths)[: options.max_results], len(paths), options)
+    # What has no NUL in it is no result, but a remark on a binary file.
+    found = [line.split("\0", 1) for line in output.split("\n") if "\0" in line]
+    results = sorted(((_shown(directory / path, base), rest) for path, rest in found), key=itemgetter(0))
+    kept = [_ripgrep_line(path, rest, options) for path, rest in results[: options.max_results]]
+    return _result(kept, len(results), options)
 
 
-def _path_of_result(line: str) -> str:
-    found = _RESULT.match(line)
-    return found[1] if found else line
+def _ripgrep_line(path: str, rest: str, options: GrepOptions) -> str:
+    if options.output_mode == "count":
+        return f"{path}:{rest}"
+    number, column, text = rest.split(":", 2)
+    # Columns count bytes; where it matters, in very long lines, a few characters more or less don't.
+    return f"{path}:{number}:{_clip(text.removesuffix('\r'), int(column) - 1)}"
 
 
 def grep_in_python(pattern: str, target: Path, base: Path, options: GrepOptions) -> str:
@@ -88,7 +104,7 @@ def _matching_lines(path: Path, expression: re.Pattern[bytes], shown: str, optio
     # The whole file is searched at once first: most files hold no match, and then no line is ever split off.
     if b"\0" in data or (expression.search(data) is None and not _LINE_BOUND.search(expression.pattern)):
         return
-    texts = data.removesuffix(b"\n").split(b"\n") if data else []
+    texts = [text.removesuffix(b"\r") for text in data.removesuffix(b"\n").split(b"\n")] if data else []
     lines = [(number, text) for number, text in enumerate(texts, 1) if expression.search(text)]
     if not lines:
         return
@@ -99,13 +115,18 @@ def _matching_lines(path: Path, expression: re.Pattern[bytes], shown: str, optio
             yield f"{shown}:{len(lines)}"
         case "content":
             for number, line in lines:
-                yield _clip(f"{shown}:{number}:{line.decode(errors='replace')}")
+                place = expression.search(line)
+                yield f"{shown}:{number}:{_clip(line.decode(errors='replace'), place.start() if place else 0)}"
 
 
-def _clip(line: str) -> str:
+def _clip(line: str, place: int) -> str:
+    """A long line's part around the match, most of it after the match's beginning."""
     if len(line) <= MAX_LINE_CHARACTERS:
         return line
-    return f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS} more characters in this line]"
+    start = max(min(place - MAX_LINE_CHARACTERS // 4, len(line) - MAX_LINE_CHARACTERS), 0)
+    after = len(line) - start - MAX_LINE_CHARACTERS
+    before = f"[... {start} characters ...] " if start else ""
+    return f"{before}{line[start : start + MAX_LINE_CHARACTERS]}" + (f" [... {after} characters ...]" if after else "")
 
 
 def _result(lines: list[str], total: int, options: GrepOptions) -> str:

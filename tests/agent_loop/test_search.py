@@ -1,0 +1,168 @@
+"""grep, glob and list_dir: the same with ripgrep and without it (sections 3.3 and 4.2)."""
+
+import os
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+from agent_loop import ExecutionEnvironmentError, GrepOptions, LocalExecutionEnvironment, truncate_tool_output
+from agent_loop.environments import PathNotFoundError
+from agent_loop.environments.local_search import MAX_LINE_CHARACTERS
+from agent_loop.tools.search import glob, grep, list_dir
+
+RIPGREP = shutil.which("rg")
+ENGINES = ["python", pytest.param("ripgrep", marks=pytest.mark.skipif(not RIPGREP, reason="rg is not installed"))]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> LocalExecutionEnvironment:
+    """The environment with ripgrep in its PATH, or without."""
+    search_path = os.path.dirname(RIPGREP) if request.param == "ripgrep" and RIPGREP else "/nowhere"
+    return LocalExecutionEnvironment(tmp_path, variables={"PATH": search_path})
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Text in several places, and what must be passed over."""
+    (tmp_path / "a.py").write_text("import os\nprint('Needle')\n")
+    (tmp_path / "b.txt").write_text("needle one\nnothing\nneedle two\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "c.py").write_bytes(b"caf\xe9 needle\r\n")
+    (tmp_path / "sub" / ".hidden").write_text("needle hidden\n")
+    (tmp_path / "binary").write_bytes(b"needle\0\1")
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "d.py").write_text("needle\n")
+    (tmp_path / "sub" / "loop").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "fifo")
+    return tmp_path
+
+
+async def test_matches_come_by_path_with_line_numbers(engine: LocalExecutionEnvironment, tree: Path) -> None:
+    with anyio.fail_after(5):
+        found = await engine.grep("needle", ".", GrepOptions())
+    assert found.splitlines() == [
+        "b.txt:1:needle one",
+        "b.txt:3:needle two",
+        "sub/.hidden:1:needle hidden",
+        "sub/c.py:1:caf� needle",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (GrepOptions(case_insensitive=True, glob_filter="*.py"), ["a.py:2:print('Needle')", "sub/c.py:1:caf� needle"]),
+        (GrepOptions(output_mode="files_with_matches"), ["b.txt", "sub/.hidden", "sub/c.py"]),
+        (GrepOptions(output_mode="count"), ["b.txt:2", "sub/.hidden:1", "sub/c.py:1"]),
+        (GrepOptions(glob_filter="sub/*.py"), ["sub/c.py:1:caf� needle"]),
+        (
+            GrepOptions(max_results=2),
+            ["b.txt:1:needle one", "b.txt:3:needle two", "[more than 2 results; narrow the search to see the others]"],
+        ),
+    ],
+)
+async def test_options(
+    engine: LocalExecutionEnvironment, tree: Path, options: GrepOptions, expected: list[str]
+) -> None:
+    assert (await engine.grep("needle", ".", options)).splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("^needle", ["b.txt:1:needle one", "b.txt:3:needle two"]),
+        ("one$", ["b.txt:1:needle one"]),
+        ("needle(?! one)", ["b.txt:3:needle two"]),
+        (r"\bnothing\b", ["b.txt:2:nothing"]),
+        ("one.nothing", []),
+        ("", ["b.txt:1:needle one", "b.txt:2:nothing", "b.txt:3:needle two"]),
+    ],
+)
+async def test_lines_are_matched_one_by_one(
+    engine: LocalExecutionEnvironment, tree: Path, pattern: str, expected: list[str]
+) -> None:
+    assert (await engine.grep(pattern, "b.txt", GrepOptions())).splitlines() == expected
+
+
+async def test_a_directory_that_is_named_is_searched(engine: LocalExecutionEnvironment, tree: Path) -> None:
+    assert await engine.grep("needle", "node_modules", GrepOptions()) == "node_modules/d.py:1:needle"
+    assert await engine.grep("needle", str(tree / "sub"), GrepOptions(glob_filter="*.py")) == "sub/c.py:1:caf� needle"
+
+
+async def test_line_ends_are_seen_before_crlf_too(engine: LocalExecutionEnvironment, tree: Path) -> None:
+    assert await engine.grep("needle$", "sub/c.py", GrepOptions()) == "sub/c.py:1:caf� needle"
+
+
+async def test_errors_of_a_search(engine: LocalExecutionEnvironment, tree: Path) -> None:
+    with pytest.raises(ExecutionEnvironmentError, match="invalid regular expression"):
+        await engine.grep("(", ".", GrepOptions())
+    with pytest.raises(PathNotFoundError, match="no such file or directory"):
+        await engine.grep("x", "missing", GrepOptions())
+    with pytest.raises(PathNotFoundError, match="no such directory"):
+        await engine.glob("*", "missing")
+
+
+async def test_a_match_in_a_huge_line_is_clipped(engine: LocalExecutionEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "vendored.min.js").write_text("x" * 300_000 + "var stats=1;" + "y" * 350_000)
+    found = await grep({"pattern": "stats"}, engine)
+    assert found.startswith("vendored.min.js:1:[... 299879 characters ...] xxx")
+    assert "xxvar stats=1;yy" in found
+    assert found.endswith("yy [... 349633 characters ...]")
+    assert len(found) < MAX_LINE_CHARACTERS + 100
+    assert truncate_tool_output(found, "grep") == found
+
+
+async def test_nothing_found_is_said(engine: LocalExecutionEnvironment, tree: Path) -> None:
+    assert await grep({"pattern": "unheard of"}, engine) == "No matches."
+    assert await glob({"pattern": "*.rs"}, engine) == "No files match."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.py", {"a.py"}),
+        ("**/*.py", {"a.py", "sub/c.py"}),
+        ("sub/*", {"sub/c.py", "sub/.hidden"}),
+        ("**/{a,c}.py", {"a.py", "sub/c.py"}),
+        ("?.txt", {"b.txt"}),
+        ("[!a].*", {"b.txt"}),
+        ("sub/c.py", {"sub/c.py"}),
+        ("./sub/c.p[xy]", {"sub/c.py"}),
+        ("node_modules/**/*.py", {"node_modules/d.py"}),
+        ("sub", set()),
+    ],
+)
+async def test_glob_patterns(engine: LocalExecutionEnvironment, tree: Path, pattern: str, expected: set[str]) -> None:
+    found = await engine.glob(pattern, ".")
+    assert {os.path.relpath(path, tree) for path in found} == expected
+    assert await engine.glob(f"{tree}/{pattern}", ".") == found
+
+
+async def test_newest_files_come_first(engine: LocalExecutionEnvironment, tmp_path: Path) -> None:
+    for age, name in enumerate(["new", "older", "oldest"]):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1_000_000 - age, 1_000_000 - age))
+    assert await glob({"pattern": "*"}, engine) == "\n".join(
+        str(tmp_path / name) for name in ["new", "older", "oldest"]
+    )
+
+
+async def test_glob_stays_out_of_big_directories_and_link_loops(
+    engine: LocalExecutionEnvironment, tmp_path: Path
+) -> None:
+    for number in range(200):
+        (tmp_path / "node_modules" / str(number)).mkdir(parents=True)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.tsx").touch()
+    with anyio.fail_after(5):
+        assert await engine.glob("**/*.tsx", ".") == [str(tmp_path / "src" / "app.tsx")]
+        assert await engine.glob("src/app.tsx", ".") == [str(tmp_path / "src" / "app.tsx")]
+
+
+async def test_list_dir(engine: LocalExecutionEnvironment, tree: Path) -> None:
+    listed = await list_dir({"path": "sub", "depth": 1}, engine)
+    assert listed.splitlines()[:2] == [".hidden (14 bytes)", "c.py (13 bytes)"]
+    (tree / "empty").mkdir()
+    assert await list_dir({"path": "empty"}, engine) == "The directory is empty."

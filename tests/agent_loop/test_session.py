@@ -1,0 +1,539 @@
+"""A session from outside: inputs, limits, steering, errors, the end (sections 2 and 9)."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from agent_loop import (
+    AssistantTurn,
+    EventKind,
+    LocalExecutionEnvironment,
+    RegisteredTool,
+    Session,
+    SessionConfig,
+    SessionError,
+    SessionEvent,
+    SessionState,
+    SteeringTurn,
+    StopReason,
+    SystemTurn,
+    ToolDefinition,
+    ToolOutput,
+    ToolResultsTurn,
+    UserTurn,
+    create_anthropic_profile,
+)
+from agent_loop.profiles import ProviderProfile
+from unified_llm import (
+    AuthenticationError,
+    Client,
+    ContentKind,
+    ContentPart,
+    ContextLengthError,
+    Message,
+    RateLimitError,
+    Request,
+    Response,
+    RetryPolicy,
+    Role,
+    ServerError,
+    ThinkingData,
+    Warning,
+)
+from unified_llm.testing import ScriptedAdapter, events_of, respond
+
+BOTH_BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+AT_ONCE = RetryPolicy(max_retries=2, base_delay=0, jitter=False)
+
+
+def start(directory: Path, *steps: Any, profile: ProviderProfile | None = None, **options: Any) -> Session:
+    adapter = ScriptedAdapter(*steps, name="anthropic")
+    return Session(
+        profile or create_anthropic_profile("test-model"),
+        LocalExecutionEnvironment(directory),
+        client=Client({"anthropic": adapter}),
+        retry_policy=AT_ONCE,
+        **options,
+    )
+
+
+def requests(session: Session) -> list[Request]:
+    adapter = session.llm_client.providers["anthropic"]
+    assert isinstance(adapter, ScriptedAdapter)
+    return adapter.requests
+
+
+async def events(session: Session) -> list[SessionEvent]:
+    """All events of a session, which is closed for that."""
+    await session.close()
+    return [event async for event in session.events()]
+
+
+def kinds(found: list[SessionEvent]) -> list[EventKind]:
+    return [event.kind for event in found]
+
+
+def of_kind(found: list[SessionEvent], kind: EventKind) -> list[SessionEvent]:
+    return [event for event in found if event.kind is kind]
+
+
+def call(name: str, **arguments: Any) -> Response:
+    return respond(tool_calls=[(name, arguments)])
+
+
+def tool(name: str, executor: Callable[..., Any], **properties: Any) -> RegisteredTool:
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    return RegisteredTool(ToolDefinition(name=name, description=name, parameters=parameters), executor)
+
+
+@BOTH_BACKENDS
+async def test_events_of_a_turn_in_order(tmp_path: Path) -> None:
+    session = start(tmp_path, call("shell", command="echo hi"), "All done.")
+    async with session:
+        result = await session.submit("say hi")
+    assert (result.text, result.stop_reason, result.error) == ("All done.", StopReason.COMPLETED, None)
+    found = await events(session)
+    assert kinds(found) == [
+        EventKind.SESSION_START,
+        EventKind.USER_INPUT,
+        EventKind.ASSISTANT_TEXT_START,
+        EventKind.ASSISTANT_TEXT_END,
+        EventKind.TOOL_CALL_START,
+        EventKind.TOOL_CALL_OUTPUT_DELTA,
+        EventKind.TOOL_CALL_END,
+        EventKind.ASSISTANT_TEXT_START,
+        EventKind.ASSISTANT_TEXT_DELTA,
+        EventKind.ASSISTANT_TEXT_DELTA,
+        EventKind.ASSISTANT_TEXT_END,
+        EventKind.PROCESSING_END,
+        EventKind.SESSION_END,
+    ]
+    assert [type(turn) for turn in session.history] == [UserTurn, AssistantTurn, ToolResultsTurn, AssistantTurn]
+    assert {event.session_id for event in found} == {session.id}
+    assert found[5].data == {"call_id": "call_1", "delta": "hi\n"}
+    assert found[6].data["output"].startswith("hi\n[exit code 0, ")
+
+
+async def test_file_is_created_read_edited_and_run(tmp_path: Path) -> None:
+    session = start(
+        tmp_path,
+        call("write_file", file_path="hello.py", content="print('Hello')\n"),
+        call("read_file", file_path="hello.py"),
+        call(
+            "edit_file",
+            file_path="hello.py",
+            old_string="print('Hello')\n",
+            new_string="print('Hello')\nprint('Bye')\n",
+        ),
+        call("shell", command="python3 hello.py"),
+        "Done.",
+    )
+    async with session:
+        await session.submit("go")
+    assert (tmp_path / "hello.py").read_text() == "print('Hello')\nprint('Bye')\n"
+    results = [turn.results[0] for turn in session.history if isinstance(turn, ToolResultsTurn)]
+    assert not any(result.is_error for result in results)
+    assert results[1].content == "1 | print('Hello')"
+    assert "Hello\nBye\n[exit code 0" in str(results[3].content)
+
+
+async def test_request_carries_what_the_profile_and_the_configuration_say(tmp_path: Path) -> None:
+    session = start(
+        tmp_path,
+        "Good.",
+        "Better.",
+        profile=create_anthropic_profile("test-model", beta_headers=["context-1m"]),
+        config=SessionConfig(reasoning_effort="high", user_instructions="Speak Latin."),
+    )
+    async with session:
+        await session.submit("one")
+        session.config.reasoning_effort = "low"
+        session.provider_profile.model = "other-model"
+        await session.submit("two")
+    first, second = requests(session)
+    assert (first.model, first.provider, first.reasoning_effort) == ("test-model", "anthropic", "high")
+    assert (second.model, second.reasoning_effort) == ("other-model", "low")
+    assert first.tool_choice is not None
+    assert first.tool_choice.mode == "auto"
+    assert [one.name for one in first.tools or []] == session.provider_profile.tool_registry.names()
+    assert first.provider_options == {"anthropic": {"beta_headers": ["context-1m"]}}
+    assert [message.role for message in second.messages] == [Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER]
+    assert first.messages[0].text.endswith("Speak Latin.")
+
+
+async def test_inputs_follow_one_another(tmp_path: Path) -> None:
+    session = start(tmp_path, "First.", "Second.")
+    async with session:
+        assert (await session.submit("one")).text == "First."
+        assert session.state is SessionState.IDLE
+        assert (await session.submit("two")).text == "Second."
+    assert [message.text for message in requests(session)[1].messages[1:]] == ["one", "First.", "two"]
+
+
+async def test_thinking_goes_back_as_it_came(tmp_path: Path) -> None:
+    thinking = ContentPart(
+        kind=ContentKind.THINKING,
+        thinking=ThinkingData(text="hm", signature="sealed"),
+        provider_metadata={"anthropic": {"opaque": [1]}},
+    )
+    answer = call("shell", command="true")
+    answer = answer.model_copy(update={"message": Message.assistant([thinking, *answer.message.content])})
+    session = start(tmp_path, answer, "Done.")
+    async with session:
+        await session.submit("go")
+    assert requests(session)[1].messages[2].content == answer.message.content
+    assert isinstance(session.history[1], AssistantTurn)
+    assert session.history[1].reasoning == "hm"
+
+
+async def test_round_limit_counts_per_input(tmp_path: Path) -> None:
+    steps = [call("shell", command="true")] * 4
+    session = start(tmp_path, *steps, config=SessionConfig(max_tool_rounds_per_input=2))
+    async with session:
+        for _ in range(2):
+            assert (await session.submit("go")).stop_reason is StopReason.ROUND_LIMIT
+            assert session.state is SessionState.IDLE
+    assert [event.data for event in of_kind(await events(session), EventKind.TURN_LIMIT)] == [{"round": 2}] * 2
+    assert len(requests(session)) == 4
+
+
+async def test_turn_limit_counts_over_the_session(tmp_path: Path) -> None:
+    session = start(tmp_path, "One.", call("shell", command="true"), config=SessionConfig(max_turns=2))
+    async with session:
+        assert (await session.submit("go")).stop_reason is StopReason.COMPLETED
+        assert (await session.submit("go")).stop_reason is StopReason.TURN_LIMIT
+        assert (await session.submit("go")).stop_reason is StopReason.TURN_LIMIT
+    assert of_kind(await events(session), EventKind.TURN_LIMIT)[0].data == {"total_turns": 2}
+    assert len(requests(session)) == 2
+
+
+async def test_question_awaits_the_user(tmp_path: Path) -> None:
+    session = start(tmp_path, "Which **colour**?\n", "Red it is.", "Really?", config=SessionConfig())
+    async with session:
+        assert (await session.submit("paint")).stop_reason is StopReason.AWAITING_INPUT
+        assert session.state is SessionState.AWAITING_INPUT
+        assert (await session.submit("red")).stop_reason is StopReason.COMPLETED
+        session.config.awaits_input = lambda text: False
+        assert (await session.submit("sure")).stop_reason is StopReason.COMPLETED
+    ends = of_kind(await events(session), EventKind.PROCESSING_END)
+    assert [event.data["state"] for event in ends] == ["awaiting_input", "idle", "idle"]
+
+
+async def test_steering_comes_after_the_round_in_progress(tmp_path: Path) -> None:
+    session = start(tmp_path, call("steer_me"), "Done.", "Again.")
+
+    def steer(arguments: dict[str, Any], environment: Any) -> str:
+        session.steer("turn left")
+        return "ok"
+
+    session.provider_profile.tool_registry.register(tool("steer_me", steer))
+    async with session:
+        await session.submit("go")
+        session.steer("before the next")
+        await session.submit("on")
+    assert [message.role for message in requests(session)[1].messages[1:]] == [
+        Role.USER,
+        Role.ASSISTANT,
+        Role.TOOL,
+        Role.USER,
+    ]
+    assert requests(session)[1].messages[-1].text == "turn left"
+    assert [message.text for message in requests(session)[2].messages[-2:]] == ["on", "before the next"]
+    assert [type(turn) for turn in session.history][3] is SteeringTurn
+    steered = of_kind(await events(session), EventKind.STEERING_INJECTED)
+    assert [event.data["content"] for event in steered] == ["turn left", "before the next"]
+
+
+async def test_follow_ups_are_inputs_of_their_own(tmp_path: Path) -> None:
+    session = start(tmp_path, "One.", "Two.", "Three.")
+    async with session:
+        session.follow_up("second")
+        session.follow_up("third")
+        assert (await session.submit("first")).text == "Three."
+    inputs = of_kind(await events(session), EventKind.USER_INPUT)
+    assert [event.data["content"] for event in inputs] == ["first", "second", "third"]
+
+
+async def test_misuse_is_refused(tmp_path: Path) -> None:
+    session = start(tmp_path, call("again"), "Done.")
+    refused: list[SessionError] = []
+
+    async def submit_again(arguments: dict[str, Any], environment: Any) -> str:
+        with pytest.raises(SessionError, match="still processing") as raised:
+            await session.submit("again")
+        refused.append(raised.value)
+        return "refused"
+
+    session.provider_profile.tool_registry.register(tool("again", submit_again))
+    async with session:
+        await session.submit("go")
+    assert len(refused) == 1
+    for misuse in (session.steer, session.follow_up):
+        with pytest.raises(SessionError, match="closed"):
+            misuse("too late")
+    with pytest.raises(SessionError, match="closed"):
+        await session.submit("too late")
+
+
+async def test_loop_is_told_to_the_model_but_not_stopped(tmp_path: Path) -> None:
+    steps = [call("shell", command="true")] * 4
+    session = start(tmp_path, *steps, "Done.", config=SessionConfig(loop_detection_window=4))
+    async with session:
+        assert (await session.submit("go")).text == "Done."
+    assert len(of_kind(await events(session), EventKind.LOOP_DETECTION)) == 1
+    assert requests(session)[4].messages[-1].text.startswith("Loop detected: the last 4 tool calls")
+    assert isinstance(session.history[-2], SteeringTurn)
+
+
+async def test_loop_detection_can_be_off(tmp_path: Path) -> None:
+    config = SessionConfig(loop_detection_window=2, enable_loop_detection=False)
+    session = start(tmp_path, *[call("shell", command="true")] * 3, "Done.", config=config)
+    async with session:
+        await session.submit("go")
+    assert not of_kind(await events(session), EventKind.LOOP_DETECTION)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ('{"file_path": "x', "not valid JSON"),
+        ("[1,2]", "must be a JSON object"),
+        ("null", "must be a JSON object"),
+        ('{"file_path": 3}', "3 is not of type 'string'"),
+        ("", "'file_path' is a required property"),
+    ],
+)
+async def test_bad_arguments_come_back_to_the_model(tmp_path: Path, arguments: str, message: str) -> None:
+    session = start(tmp_path, respond(tool_calls=[("read_file", arguments)]), "I see.")
+    async with session:
+        result = await session.submit("go")
+    assert result.stop_reason is StopReason.COMPLETED
+    replayed = requests(session)[1].messages[2].content[0].tool_call
+    assert replayed is not None
+    assert isinstance(replayed.arguments, dict)
+    answer = requests(session)[1].messages[3].content[0].tool_result
+    assert answer is not None
+    assert answer.is_error
+    assert str(answer.content).startswith("Invalid arguments for tool: read_file: ")
+    assert message in str(answer.content)
+
+
+async def test_unknown_and_failing_tools_come_back_to_the_model(tmp_path: Path) -> None:
+    def fail(arguments: dict[str, Any], environment: Any) -> str:
+        raise ValueError("no such luck")
+
+    session = start(tmp_path, respond(tool_calls=[("nonsense", {}), ("fail", {})]), "I see.")
+    session.provider_profile.tool_registry.register(tool("fail", fail))
+    async with session:
+        await session.submit("go")
+    turn = session.history[2]
+    assert isinstance(turn, ToolResultsTurn)
+    assert [result.is_error for result in turn.results] == [True, True]
+    assert str(turn.results[0].content).startswith("Unknown tool: nonsense")
+    assert turn.results[1].content == "Tool error (fail): no such luck"
+    ends = of_kind(await events(session), EventKind.TOOL_CALL_END)
+    assert {event.data["error"] for event in ends} == {result.content for result in turn.results}
+
+
+async def test_model_reads_less_than_the_events_hold(tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_text("x" * 100_000)
+    session = start(tmp_path, call("read_file", file_path="big.txt"), "Big.")
+    async with session:
+        await session.submit("go")
+    (end,) = of_kind(await events(session), EventKind.TOOL_CALL_END)
+    assert end.data["output"] == "1 | " + "x" * 100_000
+    turn = session.history[2]
+    assert isinstance(turn, ToolResultsTurn)
+    assert "[WARNING: Tool output was truncated. 50004 characters" in str(turn.results[0].content)
+
+
+async def test_images_are_handed_to_the_model(tmp_path: Path) -> None:
+    (tmp_path / "dot.png").write_bytes(b"\x89PNG pretend")
+    session = start(tmp_path, call("read_file", file_path="dot.png"), "A dot.")
+    async with session:
+        await session.submit("look")
+    result = requests(session)[1].messages[3].content[0].tool_result
+    assert result is not None
+    assert (result.image_data, result.image_media_type) == (b"\x89PNG pretend", "image/png")
+
+
+@BOTH_BACKENDS
+async def test_calls_run_together_and_results_keep_their_order(tmp_path: Path) -> None:
+    met = [anyio.Event(), anyio.Event()]
+
+    async def meet(arguments: dict[str, Any], environment: Any) -> str:
+        number = arguments["number"]
+        met[number].set()
+        with anyio.fail_after(5):
+            await met[1 - number].wait()
+        return f"met {number}"
+
+    session = start(tmp_path, respond(tool_calls=[("meet", {"number": 1}), ("meet", {"number": 0})]), "Done.")
+    session.provider_profile.tool_registry.register(tool("meet", meet, number={"type": "integer"}))
+    async with session:
+        await session.submit("go")
+    turn = session.history[2]
+    assert isinstance(turn, ToolResultsTurn)
+    assert [result.content for result in turn.results] == ["met 1", "met 0"]
+
+
+@BOTH_BACKENDS
+async def test_edits_of_one_file_run_in_the_models_order(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("0\n")
+    edits = [
+        ("edit_file", {"file_path": path, "old_string": f"{number}\n", "new_string": f"{number + 1}\n"})
+        for number, path in enumerate(["file", "./file", "file", "./file", "file"])
+    ]
+    session = start(tmp_path, respond(tool_calls=edits), "Done.")
+    async with session:
+        await session.submit("go")
+    assert (tmp_path / "file").read_text() == "5\n"
+
+
+async def test_calls_run_one_by_one_where_the_profile_says_so(tmp_path: Path) -> None:
+    running: list[int] = []
+
+    async def alone(arguments: dict[str, Any], environment: Any) -> ToolOutput:
+        running.append(1)
+        await anyio.lowlevel.checkpoint()
+        assert sum(running) == 1
+        running.append(-1)
+        return ToolOutput(text="ok")
+
+    session = start(tmp_path, respond(tool_calls=[("alone", {})] * 3), "Done.")
+    session.provider_profile.supports_parallel_tool_calls = False
+    session.provider_profile.tool_registry.register(tool("alone", alone))
+    async with session:
+        await session.submit("go")
+    turn = session.history[2]
+    assert isinstance(turn, ToolResultsTurn)
+    assert not any(result.is_error for result in turn.results)
+
+
+async def test_later_tool_of_the_same_name_wins(tmp_path: Path) -> None:
+    session = start(tmp_path, call("shell"), "Done.")
+    session.provider_profile.tool_registry.register(tool("shell", lambda arguments, environment: "mine"))
+    async with session:
+        await session.submit("go")
+    turn = session.history[2]
+    assert isinstance(turn, ToolResultsTurn)
+    assert turn.results[0].content == "mine"
+
+
+async def test_transient_errors_are_retried(tmp_path: Path) -> None:
+    session = start(tmp_path, RateLimitError("slow down"), ServerError("oops"), "Here.")
+    async with session:
+        assert (await session.submit("go")).text == "Here."
+    assert len(requests(session)) == 3
+    assert not of_kind(await events(session), EventKind.ERROR)
+
+
+async def test_used_up_retries_leave_the_session_usable(tmp_path: Path) -> None:
+    session = start(tmp_path, *[ServerError("oops")] * 3, "Back.")
+    async with session:
+        result = await session.submit("go")
+        assert result.stop_reason is StopReason.ERROR
+        assert isinstance(result.error, ServerError)
+        assert session.state is SessionState.IDLE
+        assert (await session.submit("again")).text == "Back."
+    (error,) = of_kind(await events(session), EventKind.ERROR)
+    assert error.data == {"message": "oops", "error": "ServerError"}
+
+
+async def test_a_stream_that_has_begun_is_not_retried(tmp_path: Path) -> None:
+    broken = [*events_of(respond("Half of an answer"))[:3], ServerError("gone")]
+    session = start(tmp_path, broken)
+    async with session:
+        result = await session.submit("go")
+    assert isinstance(result.error, ServerError)
+    assert len(requests(session)) == 1
+
+
+async def test_context_overflow_is_a_warning(tmp_path: Path) -> None:
+    session = start(tmp_path, ContextLengthError("too long"))
+    async with session:
+        result = await session.submit("go")
+        assert isinstance(result.error, ContextLengthError)
+        assert session.state is SessionState.IDLE
+    found = await events(session)
+    assert "too long" in of_kind(found, EventKind.WARNING)[0].data["message"]
+    assert not of_kind(found, EventKind.ERROR)
+
+
+@pytest.mark.parametrize("error", [AuthenticationError("bad key"), RuntimeError("a bug")])
+async def test_other_errors_close_the_session(tmp_path: Path, error: Exception) -> None:
+    session = start(tmp_path, error)
+    result = await session.submit("go")
+    assert result.error is error
+    assert session.state is SessionState.CLOSED
+    assert kinds(await events(session))[-3:] == [EventKind.ERROR, EventKind.PROCESSING_END, EventKind.SESSION_END]
+    assert len(requests(session)) == 1
+
+
+async def test_missing_working_directory_is_an_error_of_the_submit(tmp_path: Path) -> None:
+    session = start(tmp_path / "missing")
+    result = await session.submit("go")
+    assert "does not exist" in str(result.error)
+    assert session.state is SessionState.CLOSED
+
+
+async def test_warnings_of_a_response_are_events(tmp_path: Path) -> None:
+    answer = respond("Fine.").model_copy(update={"warnings": [Warning(message="stop was dropped")]})
+    session = start(tmp_path, answer)
+    async with session:
+        await session.submit("go")
+    assert of_kind(await events(session), EventKind.WARNING)[0].data == {"message": "stop was dropped"}
+
+
+async def test_context_usage_is_warned_of_once(tmp_path: Path) -> None:
+    session = start(tmp_path, *[call("shell", command="true")] * 2, "Done.")
+    session.provider_profile.context_window_size = 1_000
+    async with session:
+        await session.submit("x" * 3_300)
+    warnings = of_kind(await events(session), EventKind.WARNING)
+    assert [event.data["message"] for event in warnings] == ["Context usage at ~82% of context window"]
+
+
+async def test_without_streaming_the_answer_comes_whole(tmp_path: Path) -> None:
+    session = start(tmp_path, "A whole answer.", config=SessionConfig(stream=False))
+    async with session:
+        await session.submit("go")
+    found = await events(session)
+    assert EventKind.ASSISTANT_TEXT_DELTA not in kinds(found)
+    assert of_kind(found, EventKind.ASSISTANT_TEXT_END)[0].data["text"] == "A whole answer."
+
+
+async def test_an_earlier_conversation_goes_on(tmp_path: Path) -> None:
+    first = start(tmp_path, call("shell", command="echo kept"), "Done.")
+    async with first:
+        await first.submit("go")
+    second = start(tmp_path, "I remember.", history=[*first.history, SystemTurn("Be brief.", first.clock())])
+    async with second:
+        await second.submit("what was it?")
+    roles = [message.role for message in requests(second)[0].messages[1:]]
+    assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT, Role.SYSTEM, Role.USER]
+
+
+async def test_history_may_be_rewritten_between_inputs(tmp_path: Path) -> None:
+    session = start(tmp_path, "One.", "Two.")
+    async with session:
+        await session.submit("a long story")
+        session.history[:] = [UserTurn("summary", session.clock())]
+        await session.submit("on")
+    assert [message.text for message in requests(session)[1].messages[1:]] == ["summary", "on"]
+
+
+async def test_arguments_are_reported(tmp_path: Path) -> None:
+    session = start(tmp_path, call("shell", command="true", description="nothing"), "Done.")
+    async with session:
+        await session.submit("go")
+    (begun,) = of_kind(await events(session), EventKind.TOOL_CALL_START)
+    assert json.loads(json.dumps(begun.data)) == {
+        "tool_name": "shell",
+        "call_id": "call_1",
+        "arguments": {"command": "true", "description": "nothing"},
+    }
