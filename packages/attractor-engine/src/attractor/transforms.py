@@ -43,8 +43,8 @@ class DialectNames:
                     findings.append(
                         _finding(graph, node, name, Severity.WARNING, f"{known} holds, and {name} is ignored")
                     )
-            others = f", and so on {len(nodes) - 1} more" if len(nodes) > 1 else ""
-            message = f"{name} of node {nodes[0].id} is read as {known}{others}"
+            others = f", and {len(nodes) - 1} more," if len(nodes) > 1 else ""
+            message = f"{name} of node {nodes[0].id}{others} is read as {known}"
             findings.append(_finding(graph, nodes[0], name, Severity.INFO, message, fix=f"write {known}"))
         if not findings:
             return graph

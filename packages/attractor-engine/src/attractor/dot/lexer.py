@@ -4,6 +4,7 @@ One token holds a whole attribute list, which is most of a pipeline file: readin
 expression an attribute. Quantifiers are possessive (`*+`), so that no input makes matching backtrack.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ _KEYWORDS = {
 _MARKS = {"->": "_ARROW", ";": "_SEMICOLON", "{": "OPEN", "}": "CLOSE"}
 
 
-class Patterns(NamedTuple):
+class _Patterns(NamedTuple):
     """The three regular expressions that read all there is; each skips white space and comments."""
 
     token: re.Pattern[str]
@@ -46,7 +47,7 @@ class Patterns(NamedTuple):
     value: re.Pattern[str]
 
     @classmethod
-    def compile(cls, body: str) -> "Patterns":
+    def compile(cls, body: str) -> "_Patterns":
         """`body` matches the inside of a string."""
         value = (
             rf'(?:"(?P<string>{body})"|(?P<bare>[^\W\d][\w.:-]*+)'
@@ -67,23 +68,31 @@ class Patterns(NamedTuple):
         )
 
 
-STRICT = Patterns.compile(_BODY)
-TOLERANT = Patterns.compile(_TOLERANT_BODY)
+_STRICT = _Patterns.compile(_BODY)
+_TOLERANT = _Patterns.compile(_TOLERANT_BODY)
+_COMMENT, _TOLERANT_COMMENT = (
+    re.compile(
+        rf'"{body}"|(?P<comment>//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)|^[ \t]*+(?P<line>\#[^\n]*+)',
+        re.DOTALL | re.MULTILINE,
+    )
+    for body in (_BODY, _TOLERANT_BODY)
+)
 _skip_trivia = re.compile(_TRIVIA, re.DOTALL).match
 
 
 class DotLexer(Lexer):
-    """Plugs `tokens()` into lark, which hands on whatever `parse()` was given: source and patterns."""
+    """Plugs `tokens()` into lark, which hands on the source that it was given to parse."""
 
     def __init__(self, lexer_conf: Any) -> None:
         pass
 
-    def lex(self, reading: tuple[Source, Patterns]) -> Iterator[Token]:  # type: ignore[override]
-        return tokens(*reading)
+    def lex(self, source: Source) -> Iterator[Token]:  # type: ignore[override]
+        return tokens(source)
 
 
-def tokens(source: Source, patterns: Patterns) -> Iterator[Token]:
+def tokens(source: Source) -> Iterator[Token]:
     """The tokens of a source; raises DotSyntaxError where there is none."""
+    patterns = _TOLERANT if source.tolerant else _STRICT
     text, match, depth = source.text, patterns.token.match, 0
     first = _FIRST_LINE_COMMENT.match(text)
     at = first.end() if first else 0
@@ -121,7 +130,7 @@ def tokens(source: Source, patterns: Patterns) -> Iterator[Token]:
             return
 
 
-def _read_attributes(source: Source, patterns: Patterns, at: int) -> tuple[list[Attribute], int]:
+def _read_attributes(source: Source, patterns: _Patterns, at: int) -> tuple[list[Attribute], int]:
     """The attributes of a list that is open at an offset, and the offset behind its closing bracket."""
     text, match = source.text, patterns.attribute.match
     opened = at - 1
@@ -154,9 +163,16 @@ def _read_value(source: Source, found: re.Match[str]) -> tuple[Value, int, int]:
         if text[-1].isalpha():
             # A negative duration has the syntax of one, but no meaning: it stays text, and lint complains.
             return (text if text[0] == "-" and Duration(text[1:]) else Duration(text)), start, end
-        return (float(text) if "." in text else int(text)), start, end
+        return (_finite(text) if "." in text else int(text)), start, end
     except ValueError:
         raise syntax_errors.bad_number(source, start, end) from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
 
 
 def _unescape(source: Source, start: int, end: int) -> str:
@@ -195,6 +211,14 @@ def _unescape(source: Source, start: int, end: int) -> str:
             fix='write \\" for a double quote inside a string',
         )
     return value
+
+
+def comments(source: Source) -> Iterator[tuple[int, int]]:
+    """Where comments stand in a source that can be read: start and end of each."""
+    pattern = _TOLERANT_COMMENT if source.tolerant else _COMMENT
+    for found in pattern.finditer(source.text):
+        if found.lastgroup:
+            yield found.span(found.lastgroup)
 
 
 def _after_trivia(text: str, at: int) -> int:

@@ -9,7 +9,7 @@ from lark.exceptions import UnexpectedToken
 
 from attractor.dot import syntax_errors
 from attractor.dot.builder import build_graph
-from attractor.dot.lexer import STRICT, TOLERANT, DotLexer, Patterns
+from attractor.dot.lexer import DotLexer
 from attractor.dot.source import Source, read_source
 from attractor.dot.syntax import (
     Assignment,
@@ -40,19 +40,19 @@ def parse_document(source: str | bytes, file_name: str = "") -> tuple[Document, 
     """Read the statements of a DOT source. Raises DotSyntaxError."""
     text = read_source(source, file_name)
     try:
-        return _parse(text, STRICT), text
+        return _parse(text), text
     except DotSyntaxError as error:
         # Quotes that lack their backslash can be told from the ends of strings only once nothing else makes sense.
-        again = Source(text.text, file_name)
+        again = Source(text.text, file_name, tolerant=True)
         try:
-            return _parse(again, TOLERANT), again
+            return _parse(again), again
         except DotSyntaxError:
             raise error from None
 
 
-def _parse(source: Source, patterns: Patterns) -> Document:
+def _parse(source: Source) -> Document:
     try:
-        document: Any = _grammar().parse((source, patterns))
+        document: Any = _grammar().parse(source)
     except UnexpectedToken as error:
         token: Any = error.token
         at, end = (len(source.text),) * 2 if token.type == "$END" else (token.start, token.end)

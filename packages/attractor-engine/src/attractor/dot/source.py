@@ -12,10 +12,15 @@ from attractor.errors import DotSyntaxError
 
 @dataclass
 class Source:
-    """Text with line feeds for line ends and without a byte order mark. `warnings` grows while it is read."""
+    """Text with line feeds for line ends and without a byte order mark. `warnings` grows while it is read.
+
+    `tolerant` says how to read strings: whether double quotes may lack their backslash where they stand in JSON that
+    shell quotes surround.
+    """
 
     text: str
     file_name: str = ""
+    tolerant: bool = False
     warnings: list[Diagnostic] = field(default_factory=list)
 
     @cached_property

@@ -215,24 +215,23 @@ def tool_command(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def unknown_variable(survey: Survey) -> Iterator[Diagnostic]:
-    """Runs on expanded prompts: what still looks like a variable reaches the model as it stands."""
+    """Runs on expanded prompts: what still looks like a variable reaches the model as it stands. One finding a name."""
+    found: dict[str, list[Node]] = {}
     for node in survey.graph.nodes.values():
-        if survey.handlers[node.id] not in ("codergen", "parallel.fan_in"):
-            continue
-        names = dict.fromkeys(_VARIABLE.findall(node.prompt))
-        if "goal" in names:
-            fix = "write $goal, without braces and not as part of a longer word"
-        else:
-            fix = "write the text itself; only $goal is replaced"
-        if names:
-            yield survey.about_node(
-                "unknown_variable",
-                Severity.WARNING,
-                node,
-                f"the prompt of {node.id} has {listing(f'${name}' for name in names)}, which nothing replaces",
-                "prompt",
-                fix,
-            )
+        if survey.handlers[node.id] in ("codergen", "parallel.fan_in"):
+            for name in dict.fromkeys(_VARIABLE.findall(node.prompt)):
+                found.setdefault(name, []).append(node)
+    for name, nodes in found.items():
+        near = name == "goal" or get_close_matches(name, ["goal"], 1, cutoff=0.75)
+        others = f", and {len(nodes) - 1} more," if len(nodes) > 1 else ""
+        yield survey.about_node(
+            "unknown_variable",
+            Severity.WARNING,
+            nodes[0],
+            f"nothing replaces ${name} in the prompt of {nodes[0].id}{others} before the model reads it",
+            "prompt",
+            "did you mean $goal?" if near else "write the text itself; only $goal is replaced",
+        )
 
 
 def stylesheet_syntax(survey: Survey) -> Iterator[Diagnostic]:
