@@ -72,7 +72,8 @@ def _ripgrep_line(path: str, rest: str, options: GrepOptions) -> str:
         return f"{path}:{rest}"
     number, column, text = rest.split(":", 2)
     # Columns count bytes; where it matters, in very long lines, a few characters more or less don't.
-    return f"{path}:{number}:{_clip(text.removesuffix('\r'), int(column) - 1)}"
+    clipped = _clip(text.removesuffix("\r"), int(column) - 1)
+    return f"{path}:{number}:{clipped}"
 
 
 def grep_in_python(pattern: str, target: Path, base: Path, options: GrepOptions) -> str:
