@@ -116,7 +116,7 @@ class HttpTransport:
             response = await client.send(request, stream=True)
         try:
             if response.status_code >= 300:
-                raise self._refusal(response, await self._error_body(response))
+                raise self._refusal(response, await _read_error_body(response, self._timeout.stream_read))
             # The same dictionary is read again for each read of the body: from here on silence is what counts.
             request.extensions["timeout"]["read"] = self._timeout.stream_read
             stream = HttpStream(self, response)
@@ -139,20 +139,11 @@ class HttpTransport:
             return self._caller_client
         client = self._opened.get()
         if client is None or client.is_closed:
-            generator = self._keep_client()
+            generator = _keep_client(self._base_url)
             client = await anext(generator)
             self._own_client.set(generator)
             self._opened.set(client)
         return client
-
-    async def _keep_client(self) -> AsyncGenerator[httpx.AsyncClient, None]:
-        # An event loop closes the asynchronous generators that it has seen when it ends: so the client goes with it.
-        verify = _tls_context() if self._base_url.startswith("https:") else _no_tls_context()
-        client = httpx.AsyncClient(verify=verify, limits=_LIMITS)
-        try:
-            yield client
-        finally:
-            await client.aclose()
 
     def _request(
         self,
@@ -192,16 +183,6 @@ class HttpTransport:
         if body.get("error"):
             raise error_from_event(provider=self._provider, payload=body, headers=headers)
         return HttpResponse(response.status_code, headers, body)
-
-    async def _error_body(self, response: httpx.Response) -> bytes:
-        # The status is known: a body that breaks off or doesn't come in time must not hide it.
-        content = bytearray()
-        with suppress(httpx.HTTPError), anyio.move_on_after(self._timeout.stream_read):
-            async for chunk in response.aiter_bytes():
-                content += chunk
-                if len(content) > _MAX_ERROR_BYTES:
-                    break
-        return bytes(content)
 
     def _refusal(self, response: httpx.Response, content: bytes) -> SDKError:
         """The error for a status of 300 and above."""
@@ -258,6 +239,27 @@ class HttpTransport:
                 cause=error,
                 provider=self._provider,
             ) from error
+
+
+async def _keep_client(base_url: str) -> AsyncGenerator[httpx.AsyncClient, None]:
+    # An event loop closes the asynchronous generators that it has seen when it ends: so the client goes with it.
+    verify = _tls_context() if base_url.startswith("https:") else _no_tls_context()
+    client = httpx.AsyncClient(verify=verify, limits=_LIMITS)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+async def _read_error_body(response: httpx.Response, seconds: float) -> bytes:
+    # The status is known: a body that breaks off or doesn't come in time must not hide it.
+    content = bytearray()
+    with suppress(httpx.HTTPError), anyio.move_on_after(seconds):
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) > _MAX_ERROR_BYTES:
+                break
+    return bytes(content)
 
 
 class HttpStream:

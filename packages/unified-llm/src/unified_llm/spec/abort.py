@@ -27,7 +27,7 @@ class AbortSignal:
             raise AbortError(self.reason or "the operation was aborted")
 
     def on_abort(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` once, in the aborting thread; at once if already aborted. Returns a function that unsubscribes."""
+        """Call `callback` once, in the aborting thread; at once if aborted already. Returns what takes it back."""
         with self._lock:
             if not self._aborted:
                 key = self._next_key
