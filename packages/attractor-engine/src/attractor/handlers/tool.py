@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent_loop.environments import EnvironmentPolicy, ExecResult, LocalExecutionEnvironment
-from agent_loop.errors import ExecutionEnvironmentError
+from agent_loop import EnvironmentPolicy, ExecResult, ExecutionEnvironmentError, LocalExecutionEnvironment
 
 from attractor.graph import Graph, Node
 from attractor.outcome import Outcome
