@@ -34,6 +34,7 @@ LAYERS = {
     ],
     "attractor": [
         "cli",
+        "sync",
         "testing",
         "pipeline",
         "dot",
