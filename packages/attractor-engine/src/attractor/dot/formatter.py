@@ -124,9 +124,9 @@ class _Formatter:
         self._emit(indent, f"{head} [")
         opened = len(self._lines)
         self._done = start
-        for attribute, part in zip(attributes, parts, strict=True):
+        for number, attribute in enumerate(attributes, 1):
             self._comments_before(attribute.start, indent + INDENT, opened)
-            self._emit(indent + INDENT, f"{part},")
+            self._emit(indent + INDENT, parts[number - 1] + ("," if number < len(parts) else ""))
             self._done = attribute.end
         self._comments_before(end, indent + INDENT, opened)
         self._emit(indent, "]")

@@ -114,4 +114,5 @@ def _statement(head: str, attributes: Mapping[str, Value], indent: str) -> Itera
     line = f"{indent}{head} [{', '.join(parts)}]"
     if fits_on_a_line(line):
         return [line]
-    return [f"{indent}{head} [", *(f"{indent}{INDENT}{part}," for part in parts), f"{indent}]"]
+    separated = [f"{part}," for part in parts[:-1]] + parts[-1:]
+    return [f"{indent}{head} [", *(f"{indent}{INDENT}{part}" for part in separated), f"{indent}]"]
