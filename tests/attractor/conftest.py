@@ -15,7 +15,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
 from attractor.cli import main
 
 COMMAND = [sys.executable, "-m", "attractor"]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-
 from attractor.cli.app import COMMANDS, app
 
 PAGE = Path(__file__).parent.parent.parent / "docs/cli.md"

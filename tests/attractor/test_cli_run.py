@@ -46,9 +46,7 @@ def test_quiet(attractor: Callable, source: Path, tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (0, "")
 
 
-def test_default_run_directory(
-    attractor: Callable, source: Path, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_default_run_directory(attractor: Callable, source: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     attractor("run", source, "--simulate", "--workdir", tmp_path)
     (run,) = (Path(environment["XDG_STATE_HOME"]) / "attractor/runs").iterdir()
     assert (run / "checkpoint.json").exists()
@@ -169,5 +167,5 @@ def test_help_imports_little() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     imported = ended.stdout.split("imported", 1)[1].split()
-    heavy = {"httpx", "jsonschema", "lark", "pydantic", "rich", "anyio", "unified_llm", "agent_loop"}
+    heavy = {"httpx", "jsonschema", "pydantic", "rich", "unified_llm", "agent_loop"}
     assert not heavy.intersection(imported)

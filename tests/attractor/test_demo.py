@@ -24,13 +24,13 @@ def check_demo_run(run: Path, workdir: Path) -> None:
     answer = (run / "ask/response.md").read_text()
     assert answer.strip()
     assert (workdir / "answer.md").read_text() == answer
-    assert "Explain to a child why the sky is blue." in (run / "ask/prompt.md").read_text()
+    assert "What is the capital of France" in (run / "ask/prompt.md").read_text()
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.dot")), ids=lambda path: path.name)
 def test_examples_are_clean(attractor: Callable, example: Path) -> None:
     ended = attractor("lint", example, "--strict")
-    assert (ended.code, ended.out) == (0, "")
+    assert ended.code == 0, ended
 
 
 def test_simulated(attractor: Callable, tmp_path: Path) -> None:
@@ -49,9 +49,7 @@ def test_dry_run_executes_nothing(attractor: Callable, tmp_path: Path) -> None:
     assert not (tmp_path / "answer.md").exists()
 
 
-def test_against_a_server(
-    attractor: Callable, chat_server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_against_a_server(attractor: Callable, chat_server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Any server that speaks Chat Completions will do, with nothing but its address and a model's name."""
     monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", chat_server.url)
     run = tmp_path / "run"

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
@@ -12,6 +14,24 @@ from attractor.cli.output import write_note
 
 T = TypeVar("T")
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def _kill_commands() -> None:
+    """End the process groups of this process's children, which don't get the terminal's Ctrl-C themselves."""
+    own_group = os.getpgrp()
+    for child in _children():
+        with suppress(ProcessLookupError, PermissionError):
+            group = os.getpgid(child)
+            os.kill(child, signal.SIGKILL) if group == own_group else os.killpg(group, signal.SIGKILL)
+
+
+def _children() -> list[int]:
+    try:
+        listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    pairs = (line.split() for line in listing.splitlines())
+    return [int(pid) for pid, parent in pairs if int(parent) == os.getpid()]
 
 
 async def run_with_interrupts(work: Callable[[], Awaitable[T]], stop: Callable[[], None]) -> T:
@@ -26,6 +46,7 @@ async def run_with_interrupts(work: Callable[[], Awaitable[T]], stop: Callable[[
             ready.set()
             async for _ in signals:
                 if stopping:
+                    _kill_commands()
                     write_note("Killed.")
                     os._exit(INTERRUPTED)
                 stopping = True

@@ -10,6 +10,8 @@ import re
 import sys
 from typing import Any, TextIO
 
+import click
+
 # A model's answer or a file name must not move the cursor, change the title or answer for the user.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -43,9 +45,11 @@ def write(stream: TextIO | None, text: str) -> None:
     try:
         stream.write((printable(text) if stream.isatty() else text) + "\n")
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # The stream's own buffer is flushed once more when the interpreter ends: that must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            raise click.ClickException(f"the output can't be written: {error.strerror}.") from error
 
 
 def printable(text: str) -> str:

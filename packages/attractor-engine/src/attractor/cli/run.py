@@ -99,7 +99,7 @@ def resume(run_dir: Path, from_node: str, quiet: bool, as_json: bool, workdir: s
     \b
     Example: attractor resume ~/.local/state/attractor/runs/20261201T093015-demo-3f9a2c
     """
-    recorded = Settings.from_record(run_directory.read_manifest(run_dir).get("options") or {})
+    recorded = Settings.from_record(run_directory.read_manifest(run_dir).get("options", {}))
     settings = recorded.updated(_settings(workdir=workdir or "", assignments={}, **flags))
     graph = settings.apply(parse_dot(run_directory.read_source(run_dir), str(run_dir / "pipeline.dot")))
 

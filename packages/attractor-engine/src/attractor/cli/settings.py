@@ -50,13 +50,15 @@ class Settings:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
+    def from_record(cls, record: Any) -> Self:
         """The reverse. A run that was not started by this command line has an empty record."""
-        known = {field.name: record[field.name] for field in fields(cls) if field.name in record}
-        try:
-            return cls(**{"assignments": {}, **known})
-        except TypeError as error:
-            raise RunDirectoryError(f"the options in manifest.json can't be read: {error}") from error
+        settings = cls(assignments={})
+        if not isinstance(record, dict):
+            raise RunDirectoryError("manifest.json is damaged: its options are no object; start a new run")
+        for name, value in record.items():
+            if not isinstance(value, type(getattr(settings, name, value))):
+                raise RunDirectoryError(f"manifest.json is damaged: its option {name!r} is {value!r}; start a new run")
+        return replace(settings, **{field.name: record[field.name] for field in fields(cls) if field.name in record})
 
     @property
     def simulated(self) -> bool:

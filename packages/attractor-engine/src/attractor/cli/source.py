@@ -45,10 +45,11 @@ def lint(files: tuple[str, ...], as_json: bool, strict: bool) -> int:
         if not as_json:
             for diagnostic in diagnostics:
                 write_result(render_diagnostic(diagnostic, source))
-    errors, warnings = (sum(item.severity is level for item in found) for level in (Severity.ERROR, Severity.WARNING))
+    errors, warnings, notes = (sum(item.severity is level for item in found) for level in Severity)
     if as_json:
         write_json({"diagnostics": [_to_json(item) for item in found], "errors": errors, "warnings": warnings})
-    write_note(f"{_count(errors, 'error')}, {_count(warnings, 'warning')} in {_count(len(files) - unreadable, 'file')}")
+    counts = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}, {_count(notes, 'note')}"
+    write_note(f"{counts} in {_count(len(files) - unreadable, 'file')}")
     if unreadable:
         return BAD_USAGE
     return FAILED if errors or (strict and warnings) else SUCCESS
