@@ -1,7 +1,7 @@
 # Every target does its own set-up; a fresh machine needs git, make and Python 3.11 or newer. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench fmt clean
+.PHONY: help setup demo test check format lint types house bench fmt clean
 
 BIN := .venv/bin
 
@@ -15,12 +15,20 @@ demo: setup ## run docs/examples/demo.dot on the model on board (no key, no netw
 	@scripts/demo
 
 test: setup ## run every test
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadgroup -rs
 
-check: setup ## formatting, lint, types, architecture, snippets of the documentation
+check: format lint types house ## formatting, lint, types, architecture, snippets of the documentation
+
+format: setup
 	$(BIN)/ruff format --check
+
+lint: setup
 	$(BIN)/ruff check
+
+types: setup
 	$(BIN)/mypy
+
+house: setup
 	$(BIN)/python tests/project/test_sizes.py
 	$(BIN)/pytest tests/project/test_architecture.py tests/project/test_words.py tests/project/test_docs.py -n auto
 
