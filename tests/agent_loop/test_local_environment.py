@@ -292,3 +292,11 @@ anyio.run(main)
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=30)
     assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+async def test_lines_of_a_file_too_big_to_be_read_whole(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "big").write_text("".join(f"line {number} {'x' * 90}\n" for number in range(1, 200_000)))
+    assert (await environment.read_file("big", 150_000, 2)).splitlines() == [
+        f"line {number} {'x' * 90}" for number in (150_000, 150_001)
+    ]
+    assert await environment.read_file("big", 300_000, 2) == ""

@@ -1,6 +1,8 @@
 """A session from outside: inputs, limits, steering, errors, the end (sections 2 and 9)."""
 
+import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from agent_loop import (
     ToolResultsTurn,
     UserTurn,
     create_anthropic_profile,
+    create_openai_profile,
 )
 from agent_loop.profiles import ProviderProfile
 from unified_llm import (
@@ -537,3 +540,91 @@ async def test_arguments_are_reported(tmp_path: Path) -> None:
         "call_id": "call_1",
         "arguments": {"command": "true", "description": "nothing"},
     }
+
+
+async def test_a_flood_of_output_is_not_kept_in_pieces(tmp_path: Path) -> None:
+    session = start(tmp_path, call("shell", command="yes | head -c 5000000"), "Done.")
+    async with session:
+        await session.submit("go")
+    found = await events(session)
+    deltas = [event.data["delta"] for event in of_kind(found, EventKind.TOOL_CALL_OUTPUT_DELTA)]
+    assert 1024 * 1024 <= sum(map(len, deltas)) < 1_200_000
+    assert "There is more output" in deltas[-1]
+    assert len(of_kind(found, EventKind.TOOL_CALL_END)[0].data["output"]) > 4_999_999
+
+
+async def test_a_client_that_only_completes_will_do(tmp_path: Path) -> None:
+    class CompleteOnly:
+        async def complete(self, request: Request) -> Response:
+            return respond("Fine.")
+
+    client: Any = CompleteOnly()
+    session = Session(create_anthropic_profile(), LocalExecutionEnvironment(tmp_path), client=client)
+    async with session:
+        assert (await session.submit("go")).text == "Fine."
+
+
+def test_a_session_may_be_made_outside_of_an_event_loop(tmp_path: Path) -> None:
+    session = start(tmp_path, "Fine.")
+
+    async def use() -> str:
+        async with session:
+            return (await session.submit("go")).text
+
+    assert anyio.run(use, backend="trio") == "Fine."
+
+
+async def test_timeouts_of_the_shell(tmp_path: Path) -> None:
+    given: list[int] = []
+
+    class Watching(LocalExecutionEnvironment):
+        async def exec_command(self, command: str, timeout_ms: int, *args: Any, **options: Any) -> Any:
+            if command == "true":
+                given.append(timeout_ms)
+            return await super().exec_command(command, timeout_ms, *args, **options)
+
+    steps = [call("shell", command="true"), call("shell", command="true", timeout_ms=900_000.0)]
+    for profile in (create_anthropic_profile(), create_openai_profile()):
+        client = Client({profile.id: ScriptedAdapter(*steps, "Done.", name=profile.id)})
+        async with Session(profile, Watching(tmp_path), client=client) as session:
+            await session.submit("go")
+    assert given == [120_000, 600_000, 10_000, 600_000]
+
+
+async def test_timeout_is_told_to_the_model(tmp_path: Path) -> None:
+    session = start(tmp_path, call("shell", command="echo part; sleep 30", timeout_ms=200), "I see.")
+    async with session:
+        await session.submit("go")
+    turn = session.history[2]
+    assert isinstance(turn, ToolResultsTurn)
+    assert turn.results[0].is_error
+    assert str(turn.results[0].content).startswith(
+        "part\n[ERROR: Command timed out after 200ms. Partial output is shown above.\n"
+        "You can retry with a longer timeout by setting the timeout_ms parameter.]"
+    )
+
+
+async def test_cancelling_an_asyncio_task_kills_what_it_started(tmp_path: Path) -> None:
+    session = start(tmp_path, call("wait_for_it"))
+    started, ended = anyio.Event(), anyio.Event()
+
+    async def wait_for_it(arguments: dict[str, Any], environment: LocalExecutionEnvironment) -> str:
+        def on_output(text: str) -> None:
+            started.set()
+
+        try:
+            await environment.exec_command("echo $$ > pid; echo up; sleep 300", 600_000, on_output=on_output)
+        finally:
+            ended.set()
+        return "unreachable"
+
+    session.provider_profile.tool_registry.register(tool("wait_for_it", wait_for_it))
+    async with session:
+        task = asyncio.create_task(session.submit("go"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set()
+        with pytest.raises(ProcessLookupError):
+            os.killpg(int((tmp_path / "pid").read_text()), 0)

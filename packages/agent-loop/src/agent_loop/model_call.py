@@ -33,9 +33,10 @@ class _ModelCall:
     def _can_stream(self) -> bool:
         if not (self._session.config.stream and self._session.provider_profile.supports_streaming):
             return False
+        # An adapter, or what a host puts in the client's place, may know only `complete`.
         client = self._session.llm_client
-        adapter = client.providers.get(self._request.provider or client.default_provider or "")
-        return adapter is None or hasattr(adapter, "stream")
+        adapter = getattr(client, "providers", {}).get(self._request.provider, client)
+        return hasattr(client, "stream") and hasattr(adapter, "stream")
 
     def _should_retry(self, error: Exception) -> bool:
         return isinstance(error, SDKError) and error.retryable and not self._delivered

@@ -13,6 +13,8 @@ from agent_loop.session_record import SessionRecord
 from agent_loop.tools.registry import RegisteredTool, ToolContext, ToolOutput
 from agent_loop.truncation import truncate_tool_output
 
+MAX_STREAMED_CHARACTERS = 1024 * 1024
+MAX_STREAMED_PIECES = 5_000
 CANCELLED = "The call was cancelled before it finished."
 
 
@@ -99,7 +101,7 @@ def _find_error(call: ToolCall, tool: RegisteredTool) -> str:
 async def _execute(session: SessionRecord, call: ToolCall, tool: RegisteredTool) -> ToolOutput:
     execute = partial(tool.executor, call.arguments, session.execution_env)
     if tool.wants_context:
-        report = partial(_report_output, session, call)
+        report = _OutputReport(session, call.id)
         execute = partial(execute, context=ToolContext(call_id=call.id, config=session.config, report_output=report))
     if inspect.iscoroutinefunction(tool.executor):
         output = execute()
@@ -111,5 +113,20 @@ async def _execute(session: SessionRecord, call: ToolCall, tool: RegisteredTool)
     return output if isinstance(output, ToolOutput) else ToolOutput(text=str(output))
 
 
-def _report_output(session: SessionRecord, call: ToolCall, text: str) -> None:
-    session.emit(EventKind.TOOL_CALL_OUTPUT_DELTA, call_id=call.id, delta=text)
+class _OutputReport:
+    """Reports output as it comes, up to a bound: events are kept, and a flood must not fill the memory with them."""
+
+    def __init__(self, session: SessionRecord, call_id: str) -> None:
+        self._session = session
+        self._call_id = call_id
+        self._characters = MAX_STREAMED_CHARACTERS
+        self._pieces = MAX_STREAMED_PIECES
+
+    def __call__(self, text: str) -> None:
+        if self._characters <= 0 or self._pieces <= 0:
+            return
+        self._characters -= len(text)
+        self._pieces -= 1
+        if self._characters <= 0 or self._pieces <= 0:
+            text += "\n[There is more output; it follows whole when the call has ended.]\n"
+        self._session.emit(EventKind.TOOL_CALL_OUTPUT_DELTA, call_id=self._call_id, delta=text)

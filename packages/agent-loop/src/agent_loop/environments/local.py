@@ -24,7 +24,7 @@ from agent_loop.environments.local_search import (
 )
 from agent_loop.environments.output import STDERR, STDOUT, OutputCapture
 from agent_loop.environments.process import run_command
-from agent_loop.environments.process_group import groups_of_marked, live_groups, terminate_groups
+from agent_loop.environments.process_group import groups_of_marked, signal_group, terminate_groups
 from agent_loop.environments.variables import EnvironmentPolicy, filter_variables
 from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
 
@@ -151,7 +151,7 @@ class LocalExecutionEnvironment:
             )
         finally:
             capture.close()
-        self._groups = live_groups({*self._groups, done.group})
+        self._groups = {group for group in (*self._groups, done.group) if signal_group(group, 0)}
         return ExecResult(
             stdout=capture.text(STDOUT),
             stderr=capture.text(STDERR),

@@ -4,12 +4,14 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from agent_loop.environments.base import DirEntry
 from agent_loop.errors import BinaryFileError, PathNotAllowedError, PathNotFoundError
 from agent_loop.text_encoding import NotTextError, detect_encoding
 
+MAX_WHOLE_BYTES = 16 * 1024 * 1024
 _SPECIAL = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a FIFO"),
@@ -23,7 +25,7 @@ def open_regular(path: Path) -> int:
     """Open a regular file for reading and return its descriptor. Never blocks on what is something else."""
     try:
         # Without O_NONBLOCK, opening a FIFO waits for a writer. On a regular file it changes nothing.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         raise PathNotFoundError(f"no such file: {path}") from None
     except OSError:
@@ -52,7 +54,11 @@ def read_bytes(path: Path) -> bytes:
 
 def read_text(path: Path, offset: int | None, limit: int | None) -> str:
     """Text of a regular file, or `limit` lines from line `offset` (1-based) on. Raises BinaryFileError."""
-    data = read_bytes(path)
+    if limit is not None and path.is_file() and path.stat().st_size > MAX_WHOLE_BYTES:
+        data = _read_lines(path, max((offset or 1) - 1, 0), limit)
+        offset = limit = None
+    else:
+        data = read_bytes(path)
     try:
         text = detect_encoding(data).decode(data)
     except NotTextError as error:
@@ -61,6 +67,18 @@ def read_text(path: Path, offset: int | None, limit: int | None) -> str:
         return text
     start = line_start(text, max((offset or 1) - 1, 0))
     return text[start:] if limit is None else text[start : line_start(text, limit, start)]
+
+
+def _read_lines(path: Path, start: int, count: int) -> bytes:
+    """Lines out of a file too big to be read whole, at most MAX_WHOLE_BYTES of them."""
+    taken, room = [], MAX_WHOLE_BYTES
+    with open(open_regular(path), "rb") as file:
+        for line in islice(file, start, start + count):
+            taken.append(line[:room])
+            room -= len(line)
+            if room <= 0:
+                break
+    return b"".join(taken)
 
 
 def line_start(text: str, lines: int, position: int = 0) -> int:
@@ -76,8 +94,8 @@ def line_start(text: str, lines: int, position: int = 0) -> int:
 def write_bytes(target: Path, data: bytes) -> None:
     """Replace or create a file wholly or not at all. `target` is free of symlinks; parents are made.
 
-    An existing file keeps its mode and owner. One with several hard links, or in a directory where no file can be
-    made, is overwritten in place.
+    An existing file keeps its mode and owner. One with several hard links, of an owner that a new file can't be given
+    to, or in a directory where no file can be made, is overwritten in place.
     """
     try:
         existing: os.stat_result | None = os.stat(target)
@@ -88,13 +106,13 @@ def write_bytes(target: Path, data: bytes) -> None:
         require_regular(existing.st_mode, target)
         if not os.access(target, os.W_OK):
             raise PermissionError(f"{target} may not be written: its mode is {stat.filemode(existing.st_mode)}")
-        if existing.st_nlink > 1 or not os.access(target.parent, os.W_OK):
+        if existing.st_nlink > 1 or not _can_give_to_owner(existing) or not os.access(target.parent, os.W_OK):
             target.write_bytes(data)
             return
     temporary = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         # Created like any new file, so that the umask applies.
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with open(descriptor, "wb") as file:
             file.write(data)
             if existing is not None:
@@ -105,6 +123,11 @@ def write_bytes(target: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _can_give_to_owner(existing: os.stat_result) -> bool:
+    user = os.geteuid()
+    return user == 0 or (existing.st_uid == user and existing.st_gid in (os.getegid(), *os.getgroups()))
 
 
 def _copy_attributes(descriptor: int, existing: os.stat_result) -> None:

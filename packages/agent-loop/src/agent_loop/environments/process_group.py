@@ -9,6 +9,8 @@ import anyio
 from anyio.abc import Process
 
 GRACE_SECONDS = 2.0
+# How long the kernel may take over a SIGKILL.
+_KILL_SECONDS = 0.5
 _POLL_SECONDS = 0.02
 _PROC = Path("/proc")
 
@@ -18,26 +20,31 @@ async def terminate_groups(groups: Iterable[int], *, leader: Process | None = No
 
     `leader` is waited for, so that it leaves no zombie. Run it in a shielded scope if it must not be cut short.
     """
-    alive = {group for group in groups if _signal(group, signal.SIGTERM)}
-    deadline = anyio.current_time() + GRACE_SECONDS
-    while alive and anyio.current_time() < deadline:
-        await anyio.sleep(_POLL_SECONDS)
-        if leader is not None:
-            leader.returncode  # noqa: B018 - on trio, looking is what reaps a dead leader
-        alive = live_groups(alive)
-    for group in alive:
-        _signal(group, signal.SIGKILL)
+    reached = {group for group in groups if signal_group(group, signal.SIGTERM)}
+    for group in await _wait_for_end(reached, GRACE_SECONDS, leader):
+        signal_group(group, signal.SIGKILL)
+    await _wait_for_end(reached, _KILL_SECONDS, leader)
     if leader is not None:
         await leader.wait()
 
 
-def live_groups(groups: Iterable[int]) -> set[int]:
+async def _wait_for_end(groups: set[int], seconds: float, leader: Process | None) -> set[int]:
+    """Returns the groups that are still alive after that time."""
+    deadline = anyio.current_time() + seconds
+    while (alive := _living(groups)) and anyio.current_time() < deadline:
+        await anyio.sleep(_POLL_SECONDS)
+        if leader is not None:
+            leader.returncode  # noqa: B018 - on trio, looking is what reaps a dead leader
+    return alive
+
+
+def _living(groups: set[int]) -> set[int]:
     """Those groups that have a living process.
 
     A signal reaches zombies as well, and in a container whose first process adopts but never reaps, they stay. So where
     there is a /proc, it has the last word.
     """
-    reached = {group for group in groups if _signal(group, 0)}
+    reached = {group for group in groups if signal_group(group, 0)}
     if not reached or not _PROC.is_dir():
         return reached
     return {group for state, group in _states() if state != "Z"} & reached
@@ -58,8 +65,8 @@ def groups_of_marked(marker: str) -> set[int]:
     return found
 
 
-def _signal(group: int, number: int) -> bool:
-    """Returns whether there was anyone to signal."""
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal, or none with 0. Returns whether there was anyone to signal, a zombie perhaps."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

@@ -22,8 +22,9 @@ async def read_file(arguments: Arguments, environment: ExecutionEnvironment) -> 
         data = await environment.read_bytes(path)
         text = f"Image {path} ({media_type}, {len(data)} bytes)."
         return ToolOutput(text=text, image=ImageData(data=data, media_type=media_type))
-    offset = arguments.get("offset", 1)
-    limit = arguments.get("limit", DEFAULT_LINE_LIMIT)
+    # To JSON Schema 2.0 is an integer; to Python it isn't.
+    offset = int(arguments.get("offset", 1))
+    limit = int(arguments.get("limit", DEFAULT_LINE_LIMIT))
     # One line more than asked for tells whether the file goes on.
     lines = split_lines(await environment.read_file(path, offset, limit + 1))
     if not lines:

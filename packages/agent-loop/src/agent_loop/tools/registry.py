@@ -27,7 +27,7 @@ class ToolOutput:
 class ToolContext:
     """What an executor may want to know of the call beyond its arguments.
 
-    `report_output` hands pieces of output to the event stream as they come. It must be called in the session's thread.
+    `report_output` hands pieces of output to the event stream as they come; only async executors may call it.
     """
 
     call_id: str
@@ -38,7 +38,8 @@ class ToolContext:
 Executor = Callable[..., str | ToolOutput | Awaitable[str | ToolOutput]]
 """`(arguments, environment)`, and `context`, a ToolContext, as a named parameter for those that declare it.
 
-Async executors run in the event loop, others in a worker thread. What an executor raises becomes an error result.
+Async executors run in the event loop, others in a worker thread, where an abort doesn't wait for them. What an executor
+raises becomes an error result.
 """
 
 

@@ -9,7 +9,7 @@ async def grep(arguments: Arguments, environment: ExecutionEnvironment) -> str:
     options = GrepOptions(
         glob_filter=arguments.get("glob_filter"),
         case_insensitive=arguments.get("case_insensitive", False),
-        max_results=arguments.get("max_results", 100),
+        max_results=int(arguments.get("max_results", 100)),
         output_mode=arguments.get("output_mode", "content"),
     )
     found = await environment.grep(arguments["pattern"], arguments.get("path", "."), options)
@@ -24,7 +24,7 @@ async def glob(arguments: Arguments, environment: ExecutionEnvironment) -> str:
 
 async def list_dir(arguments: Arguments, environment: ExecutionEnvironment) -> str:
     """Names, directories with a slash, files with their size."""
-    entries = await environment.list_directory(arguments.get("path", "."), arguments.get("depth", 1))
+    entries = await environment.list_directory(arguments.get("path", "."), int(arguments.get("depth", 1)))
     lines = [f"{entry.name}/" if entry.is_dir else f"{entry.name} ({entry.size} bytes)" for entry in entries]
     return "\n".join(lines) or "The directory is empty."
 

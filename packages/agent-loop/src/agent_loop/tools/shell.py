@@ -9,7 +9,7 @@ def shell_tool(default_timeout_ms: int | None = None) -> RegisteredTool:
 
     async def shell(arguments: Arguments, environment: ExecutionEnvironment, *, context: ToolContext) -> ToolOutput:
         default = default_timeout_ms or context.config.default_command_timeout_ms
-        timeout_ms = min(arguments.get("timeout_ms", default), context.config.max_command_timeout_ms)
+        timeout_ms = min(int(arguments.get("timeout_ms", default)), context.config.max_command_timeout_ms)
         result = await environment.exec_command(arguments["command"], timeout_ms, on_output=context.report_output)
         return ToolOutput(text=describe_result(result, timeout_ms), is_error=result.timed_out or result.exit_code != 0)
 
