@@ -41,11 +41,7 @@ async def test_the_request_names_the_provider() -> None:
 async def test_without_a_default_the_client_never_guesses(streamed: bool) -> None:
     client = Client({"only": ScriptedAdapter()})
     with pytest.raises(ConfigurationError, match=r"request\.provider is not set.*default_provider.*only"):
-        if streamed:
-            async for _ in client.stream(ASK):
-                pass
-        else:
-            await client.complete(ASK)
+        await (anext(client.stream(ASK)) if streamed else client.complete(ASK))
 
 
 async def test_an_unknown_provider_is_named() -> None:

@@ -3,8 +3,9 @@
 import math
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio.lowlevel import current_token
@@ -68,20 +69,19 @@ def _deadline(seconds: float | None, name: str) -> Deadline | None:
 
 
 def _canceller(scope: anyio.CancelScope) -> Callable[[], None]:
-    """A function that cancels the scope from whichever thread aborts."""
+    """A function that cancels the scope from whichever thread aborts, without ever waiting for the event loop.
+
+    anyio's own way from a foreign thread waits for an answer, which a loop that is just ending never gives.
+    """
     loop_thread = threading.get_ident()
-    token = current_token()
+    loop: Any = current_token().native_token
+    post = loop.call_soon_threadsafe if hasattr(loop, "call_soon_threadsafe") else loop.run_sync_soon
 
     def cancel() -> None:
         if threading.get_ident() == loop_thread:
             scope.cancel()
             return
-        # Costs tens of milliseconds to import, and few programs abort from another thread.
-        from anyio import RunFinishedError, from_thread
-
-        try:
-            from_thread.run_sync(scope.cancel, token=token)
-        except RunFinishedError:
-            return  # the loop is gone, and the call with it
+        with suppress(RuntimeError):  # the loop is gone, and the call with it
+            post(scope.cancel)
 
     return cancel

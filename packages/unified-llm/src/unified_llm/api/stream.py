@@ -172,7 +172,11 @@ class _OpenStep:
     failure: SDKError | None = None
 
     async def next_event(self) -> StreamEvent:
-        return self.held.pop(0) if self.held else await self.read_event()
+        if not self.held:
+            return await self.read_event()
+        if self.limits.abort_signal is not None:
+            self.limits.abort_signal.raise_if_aborted()
+        return self.held.pop(0)
 
     async def read_event(self) -> StreamEvent:
         """The next event that isn't ERROR: what follows that is an exception, which tells the same."""
