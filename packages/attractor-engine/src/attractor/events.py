@@ -5,7 +5,7 @@ Durations and delays are in seconds.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,3 +165,9 @@ class CheckpointSaved(Event):
 
 
 EVENT_TYPES: Mapping[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
+
+
+class Emit(Protocol):
+    """Records an event of a run: `emit(StageStarted, name="plan", index=0)`."""
+
+    def __call__(self, kind: type[Event], **fields: Any) -> Event: ...

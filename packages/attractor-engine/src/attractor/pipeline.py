@@ -167,7 +167,9 @@ class PipelineRunner:
     def _prepare(self, parsed: Graph, working_dir: Path, dry_run: bool) -> "_Prepared":
         """Transform and validate."""
         graph = apply_transforms(parsed, self._transforms)
-        own = build_registry(self._backend, working_dir=working_dir, dry_run=dry_run)
+        own = build_registry(
+            self._backend, interviewer=self._interviewer, emit=self._emit, working_dir=working_dir, dry_run=dry_run
+        )
         registry = own.merged_with(self._handlers)
         diagnostics = validate_or_raise(graph, self._lint_rules, handler_types=registry.types)
         refused = [
@@ -222,6 +224,10 @@ class PipelineRunner:
                 await prepared.own.close()
                 if observer:
                     await anyio.to_thread.run_sync(observer.close)
+
+    def _emit(self, kind: type[Event], **fields: Any) -> Event:
+        assert self._log is not None
+        return self._log.emit(kind, **fields)
 
     def _announce_end(self, log: EventLog, checkpoint: Checkpoint, path: Path, duration: float) -> None:
         if checkpoint.status is RunStatus.COMPLETED:

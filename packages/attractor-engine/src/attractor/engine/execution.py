@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 
 from attractor.engine.limits import Limits
-from attractor.engine.stage import Emit, StageExecutor
+from attractor.engine.stage import StageExecutor
 from attractor.engine.traversal import Traversal
 from attractor.errors import CheckpointError
+from attractor.events import Emit
 from attractor.graph import Graph, to_text
 from attractor.handlers.base import HandlerRegistry
 from attractor.state.checkpoint import Checkpoint, RunStatus

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.to_thread
 
 from attractor.engine.retry import build_retry_policy, execute_with_retry
 from attractor.errors import ContextValueError
-from attractor.events import Event, StageCompleted, StageFailed, StageRetrying, StageStarted
+from attractor.events import Emit, StageCompleted, StageFailed, StageRetrying, StageStarted
 from attractor.graph import Graph, Node
 from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.outcome import Outcome, StageStatus
@@ -24,12 +24,6 @@ from attractor.state.run_directory import stage_path
 from attractor.state.status_file import write_status
 
 AUTO_STATUS_NOTES = "auto-status: handler completed without writing status"
-
-
-class Emit(Protocol):
-    """Records an event: `emit(StageStarted, name="plan", index=0)`."""
-
-    def __call__(self, kind: type[Event], **fields: Any) -> Event: ...
 
 
 class StageExecutor:

@@ -11,8 +11,8 @@ import anyio
 
 from attractor.engine.limits import Limits
 from attractor.engine.routing import check_goal_gates, find_route, get_retry_target
-from attractor.engine.stage import Emit, StageExecutor
-from attractor.events import CheckpointSaved
+from attractor.engine.stage import StageExecutor
+from attractor.events import CheckpointSaved, Emit
 from attractor.graph import Edge, Graph, Node
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step

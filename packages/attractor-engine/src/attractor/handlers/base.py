@@ -9,6 +9,7 @@ from attractor.graph import SHAPE_TO_TYPE, Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 
+_HINTS = {"wait.human": " (a human gate needs a runner with an interviewer)"}
 SPECIFIED_TYPES = frozenset(SHAPE_TO_TYPE.values())
 
 
@@ -66,7 +67,7 @@ class HandlerRegistry:
         if handler is None:
             raise PipelineConfigurationError(
                 f"node {node.id!r}: no handler registered for type {wanted!r}; registered are: "
-                f"{', '.join(sorted(self.types))}"
+                f"{', '.join(sorted(self.types))}{_HINTS.get(wanted, '')}"
             )
         return handler
 

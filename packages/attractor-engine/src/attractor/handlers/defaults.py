@@ -3,18 +3,26 @@
 from pathlib import Path
 
 from attractor.backends.base import CodergenBackend
+from attractor.events import Emit
 from attractor.handlers.base import HandlerRegistry
 from attractor.handlers.basic import ConditionalHandler, ExitHandler, StartHandler
 from attractor.handlers.codergen import CodergenHandler
 from attractor.handlers.tool import ToolHandler
+from attractor.handlers.wait_human import WaitHumanHandler
+from attractor.interviewers.base import Interviewer
 
 
 def build_registry(
-    backend: CodergenBackend | None = None, *, working_dir: str | Path | None = None, dry_run: bool = False
+    backend: CodergenBackend | None = None,
+    *,
+    interviewer: Interviewer | None = None,
+    emit: Emit | None = None,
+    working_dir: str | Path | None = None,
+    dry_run: bool = False,
 ) -> HandlerRegistry:
-    """One handler for each type that this package executes."""
+    """One handler for each type that this package executes; for human gates only with an interviewer and `emit`."""
     codergen = CodergenHandler(backend)
-    return HandlerRegistry(
+    registry = HandlerRegistry(
         {
             "start": StartHandler(),
             "exit": ExitHandler(),
@@ -24,3 +32,6 @@ def build_registry(
         },
         default_handler=codergen,
     )
+    if interviewer is not None and emit is not None:
+        registry.register("wait.human", WaitHumanHandler(interviewer, emit))
+    return registry

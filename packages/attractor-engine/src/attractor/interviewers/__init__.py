@@ -9,6 +9,7 @@ from attractor.interviewers.base import (
     QuestionType,
     ask_multiple,
 )
+from attractor.interviewers.console import ConsoleInterviewer
 from attractor.interviewers.programmatic import (
     AutoApproveInterviewer,
     CallbackInterviewer,
@@ -21,6 +22,7 @@ __all__ = [
     "AnswerValue",
     "AutoApproveInterviewer",
     "CallbackInterviewer",
+    "ConsoleInterviewer",
     "Interviewer",
     "Option",
     "Question",

@@ -1,0 +1,92 @@
+"""Asking at the terminal (section 6.4)."""
+
+import os
+import stat
+import sys
+from typing import TextIO
+
+import anyio
+import anyio.to_thread
+
+from attractor.interviewers.base import Answer, AnswerValue, Question, QuestionType
+from attractor.interviewers.matching import find_option, strip_accelerator
+
+_YES_NO = {"y": AnswerValue.YES, "yes": AnswerValue.YES, "n": AnswerValue.NO, "no": AnswerValue.NO}
+
+
+class ConsoleInterviewer:
+    """Asks on `output` and reads lines from `input`; by default stderr and stdin, so that stdout is left to results.
+
+    An empty line takes the question's default, if it has one. The end of input skips. Questions that are asked at once
+    are put one after the other. Cancelling `ask` stops reading, and loses nothing of what was typed.
+    """
+
+    def __init__(self, input: TextIO | None = None, output: TextIO | None = None) -> None:
+        self._input = input if input is not None else sys.stdin
+        self._output = output if output is not None else sys.stderr
+        self._buffer = b""
+        self._turn = anyio.Lock()
+
+    async def ask(self, question: Question) -> Answer:
+        async with self._turn:
+            self._write(f"[?] {question.text}\n")
+            for option in question.options:
+                self._write(f"  [{option.key}] {strip_accelerator(option.label)}\n")
+            while True:
+                self._write(_PROMPTS[question.type])
+                line = await self._read_line()
+                if line is None:
+                    self._write("\n")
+                    return Answer(value=AnswerValue.SKIPPED)
+                if not line.strip() and question.default is not None:
+                    return question.default
+                if (answer := _interpret(line.strip(), question)) is not None:
+                    return answer
+
+    async def inform(self, message: str, stage: str) -> None:
+        """Show a message."""
+        self._write(f"[{stage}] {message}\n" if stage else f"{message}\n")
+
+    def _write(self, text: str) -> None:
+        self._output.write(text)
+        self._output.flush()
+
+    async def _read_line(self) -> str | None:
+        """The next line without its end; None at the end of input."""
+        try:
+            descriptor = self._input.fileno()
+        except (OSError, AttributeError):
+            line = await anyio.to_thread.run_sync(self._input.readline, abandon_on_cancel=True)
+            return line.rstrip("\n") if line else None
+        while b"\n" not in self._buffer:
+            # A file is always readable, and event loops refuse to watch one.
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                await anyio.wait_readable(descriptor)
+            data = os.read(descriptor, 4096)
+            if not data:
+                rest, self._buffer = self._buffer, b""
+                return rest.decode("utf-8", "replace") if rest else None
+            self._buffer += data
+        line_bytes, _, self._buffer = self._buffer.partition(b"\n")
+        return line_bytes.decode("utf-8", "replace").rstrip("\r")
+
+
+_PROMPTS = {
+    QuestionType.MULTIPLE_CHOICE: "Select: ",
+    QuestionType.YES_NO: "[Y/N]: ",
+    QuestionType.CONFIRMATION: "[Y/N]: ",
+    QuestionType.FREEFORM: "> ",
+}
+
+
+def _interpret(line: str, question: Question) -> Answer | None:
+    """What a line means; None if it has to be asked again."""
+    match question.type:
+        case QuestionType.FREEFORM:
+            return Answer(value=line, text=line)
+        case QuestionType.MULTIPLE_CHOICE:
+            option = find_option(Answer(value=line), question.options)
+            return Answer(value=option.key, selected_option=option, text=line) if option else None
+        case _:
+            value = _YES_NO.get(line.lower())
+            return Answer(value=value, text=line) if value else None
