@@ -1,7 +1,8 @@
 """The whole life of a run: parse, transform, validate, initialize, execute, finalize (section 3.1)."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -128,7 +129,7 @@ class PipelineRunner:
             "context": self._values,
             "options": self._options,
         }
-        with RunDirectory.create(path) as directory:
+        with RunDirectory.create(path) as directory, _disk_errors(path):
             directory.write_manifest(manifest, parsed.source)
             return await self._execute(prepared, path, self._values, lambda run: run.begin(run_id, graph_hash))
 
@@ -139,7 +140,7 @@ class PipelineRunner:
         `graph` is only for runs whose graph did not come from one. Raises CheckpointError, RunDirectoryError.
         """
         path = _absolute(logs_root)
-        with RunDirectory.open(path):
+        with RunDirectory.open(path), _disk_errors(path):
             manifest = read_manifest(path)
             parsed = graph or _read_graph(path, str(manifest.get("file_name", "")))
             working_dir = _absolute(self._working_dir or manifest.get("working_dir"))
@@ -212,8 +213,6 @@ class PipelineRunner:
             try:
                 with self._scope:
                     await execution.run(partial(_record_resumption, execution.checkpoint, from_node))
-            except OSError as error:
-                raise RunDirectoryError(f"the run directory {path} can't be written: {error}") from error
             finally:
                 self._announce_end(log, execution.checkpoint, path, time.monotonic() - begun)
             return _to_result(execution.checkpoint, prepared, path, time.monotonic() - begun)
@@ -251,6 +250,17 @@ class _Prepared:
 
 def _absolute(path: str | Path | None) -> Path:
     return Path(path or ".").absolute()
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    """What handlers raise becomes an Outcome; an OSError that gets here is the run directory's."""
+    try:
+        yield
+    except OSError as error:
+        raise RunDirectoryError(
+            f"the run directory {path} can't be written: {error.strerror or error}; mend that, then resume the run"
+        ) from error
 
 
 def _read_graph(path: Path, file_name: str) -> Graph:
