@@ -16,10 +16,13 @@ from attractor.cli.output import prepare_streams
 COMMANDS = {
     "run": ("attractor.cli.run", "Run a pipeline from a DOT file."),
     "resume": ("attractor.cli.run", "Go on with a run that was stopped, killed or failed."),
-    "lint": ("attractor.cli.source", "Check pipelines without running them."),
     "runs": ("attractor.cli.runs", "List runs."),
     "show": ("attractor.cli.runs", "Show what happened in a run."),
+    "lint": ("attractor.cli.source", "Check pipelines without running them."),
     "parse": ("attractor.cli.source", "Print a pipeline's nodes and edges as JSON."),
+    "fmt": ("attractor.cli.source", "Rewrite pipelines in the one layout."),
+    "graph": ("attractor.cli.source", "Draw a pipeline as SVG."),
+    "doctor": ("attractor.cli.doctor", "Check what this machine offers to pipelines."),
 }
 """Command -> the module that defines a function of that name, and the line that `attractor --help` shows."""
 

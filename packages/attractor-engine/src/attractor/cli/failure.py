@@ -32,6 +32,9 @@ def report_failure(error: BaseException, *, debug: bool) -> int:
         case click.Abort() | KeyboardInterrupt():
             write_note("Interrupted.")
             return INTERRUPTED
+        case click.exceptions.NoArgsIsHelpError():
+            write_note(error.format_message())
+            return BAD_USAGE
         case click.UsageError():
             usage = f"{error.ctx.get_usage()}\n" if error.ctx else ""
             command = error.ctx.command_path if error.ctx else "attractor"

@@ -1,7 +1,7 @@
 """From flags and environment to what answers the model stages."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from unified_llm import Client, ConfigurationError, LocalAdapter
@@ -12,7 +12,9 @@ from attractor.backends.simulated import SimulatedBackend
 from attractor.cli.failure import CommandError
 from attractor.cli.screen import Screen
 from attractor.cli.settings import Settings
-from attractor.graph import Graph, to_text
+from attractor.engine.execution import mirror_graph
+from attractor.graph import Graph, Node
+from attractor.state.context import Context
 from attractor.transforms import apply_transforms
 
 BACKENDS = ["llm"]
@@ -25,31 +27,28 @@ async def open_backend(
 ) -> AsyncIterator[CodergenBackend | None]:
     """What the settings ask for, ready to answer; closed on leaving. None if no stage of the graph asks a model.
 
-    Raises CommandError, before anything runs, if a stage asks for a provider that is not configured.
+    Raises CommandError, before anything runs, if a stage asks for a provider that is not configured, or has no model.
     """
     async with AsyncExitStack() as stack:
         if settings.script:
             yield SimulatedBackend.from_file(settings.script)
         elif settings.simulated:
             yield SimulatedBackend()
-        elif needed := _needed_providers(graph, settings):
+        elif asking := _asking_nodes(graph):
             client = await stack.enter_async_context(_create_client(settings, environ))
-            _refuse_unconfigured(needed, client)
-            if LOCAL in {name or client.default_provider for name in needed.values()}:
-                await _load_local_model(client, screen)
             model = settings.model or (LOCAL if client.default_provider == LOCAL else "")
-            yield LlmBackend(client, model=model, provider=settings.provider)
+            backend = LlmBackend(client, model=model, provider=settings.provider)
+            if LOCAL in _choose_providers(graph, asking, client, backend):
+                await _load_local_model(client, screen)
+            yield backend
         else:
             yield None
 
 
-def _needed_providers(graph: Graph, settings: Settings) -> dict[str, str]:
-    """Each node that asks a model, and the provider that it is bound to ask, if any."""
+def _asking_nodes(graph: Graph) -> list[Node]:
+    """The nodes that ask a model."""
     graph = apply_transforms(graph)
-    default = to_text(graph.attrs.get("llm_provider")) or settings.provider
-    return {
-        node.id: node.llm_provider or default for node in graph.nodes.values() if graph.handler_type(node) == "codergen"
-    }
+    return [node for node in graph.nodes.values() if graph.handler_type(node) == "codergen"]
 
 
 def _create_client(settings: Settings, environ: Mapping[str, str]) -> Client:
@@ -58,21 +57,31 @@ def _create_client(settings: Settings, environ: Mapping[str, str]) -> Client:
         providers = dict(client.providers)
         if settings.provider == LOCAL and LOCAL not in providers:
             providers[LOCAL] = LocalAdapter()
-        default = settings.provider or client.default_provider
-        return Client(providers, default_provider=default if default in providers else None)
+        if settings.provider and settings.provider not in providers:
+            raise CommandError(f"the provider {settings.provider!r} is not configured: {_ways_out()}.")
+        return Client(providers, default_provider=settings.provider or client.default_provider)
     except ConfigurationError as error:
         raise CommandError(f"{error}.") from error
 
 
-def _refuse_unconfigured(needed: Mapping[str, str], client: Client) -> None:
-    for node_id, name in needed.items():
-        provider = name or client.default_provider
-        if provider is None:
-            raise CommandError(f"stage {node_id!r} asks a model, and no provider is configured: {_ways_out()}.")
-        if provider not in client.providers:
+def _choose_providers(graph: Graph, asking: Iterable[Node], client: Client, backend: LlmBackend) -> set[str]:
+    """The providers that the stages will ask. Raises CommandError for a stage that has none, or no model."""
+    context = Context(mirror_graph(graph))
+    chosen = set()
+    for node in asking:
+        wanted = node.llm_provider or context.get_string("graph.llm_provider") or client.default_provider
+        if wanted is None:
+            raise CommandError(f"stage {node.id!r} asks a model, and no provider is configured: {_ways_out()}.")
+        if wanted not in client.providers:
             raise CommandError(
-                f"stage {node_id!r} asks the provider {provider!r}, which is not configured: {_ways_out()}."
+                f"stage {node.id!r} asks the provider {wanted!r}, which is not configured: {_ways_out()}."
             )
+        try:
+            _, provider = backend.resolve_model(node, context)
+        except ConfigurationError as error:
+            raise CommandError(f"{error}; --model names one for all stages that have none.") from error
+        chosen.add(provider or wanted)
+    return chosen
 
 
 def _ways_out() -> str:

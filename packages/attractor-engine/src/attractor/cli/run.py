@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import anyio
 import click
 
-from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS
+from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS, CommandError
 from attractor.cli.interrupt import run_with_interrupts
 from attractor.cli.models import BACKENDS, open_backend
 from attractor.cli.output import write_note
@@ -101,6 +101,8 @@ def resume(run_dir: Path, from_node: str, quiet: bool, as_json: bool, workdir: s
     """
     recorded = Settings.from_record(run_directory.read_manifest(run_dir).get("options", {}))
     settings = recorded.updated(_settings(workdir=workdir or "", assignments={}, **flags))
+    if settings.workdir and not Path(settings.workdir).is_dir():
+        raise CommandError(f"the run's work directory {settings.workdir} is gone; name another with --workdir.")
     graph = settings.apply(parse_dot(run_directory.read_source(run_dir), str(run_dir / "pipeline.dot")))
 
     def start(runner: PipelineRunner) -> Awaitable[RunResult]:

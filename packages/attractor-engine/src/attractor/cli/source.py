@@ -1,16 +1,17 @@
-"""Commands on pipeline sources: `lint` and `parse`; and how every command reads a source."""
+"""Commands on pipeline sources: `lint`, `parse`, `fmt`, `graph`; and how every command reads a source."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import click
 
 from attractor.cli.failure import BAD_USAGE, FAILED, SUCCESS, CommandError
 from attractor.cli.output import write_json, write_note, write_result
 from attractor.diagnostics import Diagnostic, Severity, Span
-from attractor.dot import parse_dot
+from attractor.dot import format_source, parse_dot, render_svg
 from attractor.errors import DotSyntaxError
 from attractor.graph import Duration, Value
 from attractor.transforms import apply_transforms
@@ -81,6 +82,48 @@ def parse(file: str) -> int:
     return SUCCESS
 
 
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if a file would change.")
+def fmt(files: tuple[str, ...], check: bool) -> int:
+    """Rewrite pipelines in the one layout, comments kept. FILE may be - for stdin, which goes to stdout.
+
+    \b
+    Example: attractor fmt pipelines/*.dot --check
+    """
+    changed = 0
+    for file in files:
+        source = read_source(file)
+        formatted = format_source(source, display_name(file))
+        if file == STDIN and not check:
+            write_result(formatted.rstrip("\n"))
+        elif formatted != source:
+            changed += 1
+            write_note(f"{'would reformat' if check else 'reformatted'} {display_name(file)}")
+            if not check:
+                _rewrite(Path(file).resolve(), formatted)
+    return FAILED if check and changed else SUCCESS
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
+def graph(file: str, output: Path | None) -> int:
+    """Draw a pipeline as SVG. FILE may be - for stdin. Needs Graphviz.
+
+    \b
+    Example: attractor graph pipeline.dot -o pipeline.svg
+    """
+    svg = anyio.run(render_svg, parse_dot(read_source(file), display_name(file)))
+    if svg is None:
+        raise CommandError("the pipeline can't be drawn: Graphviz (the program dot) is not installed, or refuses it.")
+    if output is None:
+        write_result(svg.decode("utf-8").rstrip("\n"))
+    else:
+        _write(output, svg)
+    return SUCCESS
+
+
 def read_source(file: str) -> str:
     """The text of a DOT file, or of stdin for `-`. Raises CommandError."""
     name = display_name(file)
@@ -99,6 +142,26 @@ def read_source(file: str) -> str:
         raise CommandError(
             f"{name} is not UTF-8 text (line {line}, byte {data[error.start]:#04x}); save it as UTF-8."
         ) from None
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Give a file new content, whole or not at all; it keeps its mode."""
+    aside = path.with_name(f".{path.name}.tmp")
+    try:
+        mode = path.stat().st_mode
+        aside.write_bytes(text.encode("utf-8"))
+        aside.chmod(mode)
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise CommandError(f"{path} can't be written: {error.strerror}.") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise CommandError(f"{path} can't be written: {error.strerror}.") from error
 
 
 def display_name(file: str) -> str:
