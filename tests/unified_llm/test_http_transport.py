@@ -10,7 +10,8 @@ import anyio.abc
 import httpx
 import pytest
 from anyio.from_thread import start_blocking_portal
-from unified_llm.provider_utils.http import HttpTransport, encode_json
+from unified_llm.provider_utils.http import HttpTransport
+from unified_llm.provider_utils.json_body import encode_json
 from unified_llm.provider_utils.sse import ServerSentEvent
 from unified_llm.spec.errors import (
     AuthenticationError,

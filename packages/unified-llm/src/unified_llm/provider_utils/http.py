@@ -17,6 +17,7 @@ import httpx
 from anyio.lowlevel import RunVar
 
 from unified_llm.provider_utils.error_mapping import ErrorClassifier, error_from_event, error_from_response
+from unified_llm.provider_utils.json_body import encode_json, parse_json
 from unified_llm.provider_utils.sse import MAX_EVENT_BYTES, ServerSentEvent, SSEDecoder
 from unified_llm.spec.errors import (
     ConfigurationError,
@@ -65,6 +66,7 @@ class HttpTransport:
     ) -> None:
         self._provider = provider
         self._base_url = base_url.rstrip("/")
+        self._faults = _Faults(provider, self._base_url)
         self._headers = {"content-type": "application/json", **{name.lower(): headers[name] for name in headers}}
         self._timeout = _timeouts(timeout)
         self._caller_client = http_client
@@ -88,12 +90,12 @@ class HttpTransport:
         """
         client = await self._client()
         request = self._request(client, path, body, headers, params, read=None)
-        with self._mapped_errors(NetworkError):
+        with self._faults.mapped(NetworkError):
             try:
                 with anyio.fail_after(self._timeout.request):
                     response = await client.send(request)
             except TimeoutError:
-                raise self._timed_out(f"took longer than {self._timeout.request:g} s") from None
+                raise self._faults.timed_out(f"took longer than {self._timeout.request:g} s") from None
         return self._accept(response)
 
     @asynccontextmanager
@@ -112,14 +114,14 @@ class HttpTransport:
         """
         client = await self._client()
         request = self._request(client, path, body, headers, params, read=self._timeout.request)
-        with self._mapped_errors(NetworkError):
+        with self._faults.mapped(NetworkError):
             response = await client.send(request, stream=True)
         try:
             if response.status_code >= 300:
                 raise self._refusal(response, await _read_error_body(response, self._timeout.stream_read))
             # The same dictionary is read again for each read of the body: from here on silence is what counts.
             request.extensions["timeout"]["read"] = self._timeout.stream_read
-            stream = HttpStream(self, response)
+            stream = HttpStream(self._faults, response)
             yield stream
             await stream._drain()
         finally:
@@ -167,11 +169,7 @@ class HttpTransport:
                 extensions={"timeout": timeouts},
             )
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
-            raise ConfigurationError(
-                f"the request to {self._provider} can't be written: check base_url, key and headers ({error})",
-                cause=error,
-                provider=self._provider,
-            ) from error
+            raise self._faults.unwritable(error) from error
 
     def _accept(self, response: httpx.Response) -> HttpResponse:
         if response.status_code >= 300:
@@ -179,21 +177,16 @@ class HttpTransport:
         body = parse_json(response.content)
         headers = dict(response.headers.items())
         if not isinstance(body, dict):
-            raise self._unreadable(ServerError, response.status_code, headers, response.content)
+            raise self._faults.unreadable(ServerError, response.status_code, headers, response.content)
         if body.get("error"):
-            raise error_from_event(provider=self._provider, payload=body, headers=headers)
+            raise self._faults.reported(body, headers)
         return HttpResponse(response.status_code, headers, body)
 
     def _refusal(self, response: httpx.Response, content: bytes) -> SDKError:
         """The error for a status of 300 and above."""
         status = response.status_code
         if status < 400:
-            target = response.headers.get("location", "nowhere")
-            return ConfigurationError(
-                f"{self._provider} redirects ({status}) to {target}; set base_url to where the API is",
-                provider=self._provider,
-                status_code=status,
-            )
+            return self._faults.redirected(status, response.headers.get("location", "nowhere"))
         return self._classify(
             provider=self._provider,
             status=status,
@@ -202,72 +195,13 @@ class HttpTransport:
             text=_text(content),
         )
 
-    def _unreadable(self, kind: type[SDKError], status: int, headers: Mapping[str, str], content: bytes) -> SDKError:
-        wanted = "an event stream" if kind is StreamError else "a JSON object"
-        found = f"{headers.get('content-type', 'a body of no type')}: {_text(content[:80])!r}" if content else "nothing"
-        return kind(
-            f"{self._provider} answered {status} with {found}, where {wanted} was expected",
-            provider=self._provider,
-            status_code=status,
-            raw={"body": _text(content[:4096])},
-        )
-
-    def _timed_out(self, what: str, *, cause: Exception | None = None, retryable: bool = False) -> RequestTimeoutError:
-        return RequestTimeoutError(
-            f"the request to {self._provider} {what}", cause=cause, provider=self._provider, retryable=retryable
-        )
-
-    @contextmanager
-    def _mapped_errors(self, broken: type[SDKError]) -> Iterator[None]:
-        """Foreign exceptions -> ours; `broken` is what a connection that fails in here means."""
-        try:
-            yield
-        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            # Nothing was sent yet, so that trying again is safe and may help.
-            raise self._timed_out("found no connection in time", cause=error, retryable=True) from error
-        except httpx.TimeoutException as error:
-            raise self._timed_out("got no answer for too long", cause=error) from error
-        except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.TooManyRedirects) as error:
-            raise ConfigurationError(
-                f"the request to {self._provider} at {self._base_url} can't be sent: {error}",
-                cause=error,
-                provider=self._provider,
-            ) from error
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise broken(
-                f"the connection to {self._provider} at {self._base_url} failed: {error or type(error).__name__}",
-                cause=error,
-                provider=self._provider,
-            ) from error
-
-
-async def _keep_client(base_url: str) -> AsyncGenerator[httpx.AsyncClient, None]:
-    # An event loop closes the asynchronous generators that it has seen when it ends: so the client goes with it.
-    verify = _tls_context() if base_url.startswith("https:") else _no_tls_context()
-    client = httpx.AsyncClient(verify=verify, limits=_LIMITS)
-    try:
-        yield client
-    finally:
-        await client.aclose()
-
-
-async def _read_error_body(response: httpx.Response, seconds: float) -> bytes:
-    # The status is known: a body that breaks off or doesn't come in time must not hide it.
-    content = bytearray()
-    with suppress(httpx.HTTPError), anyio.move_on_after(seconds):
-        async for chunk in response.aiter_bytes():
-            content += chunk
-            if len(content) > _MAX_ERROR_BYTES:
-                break
-    return bytes(content)
-
 
 class HttpStream:
     """A running answer. `headers` have lower-case names; `events()` may be iterated once."""
 
-    def __init__(self, transport: HttpTransport, response: httpx.Response) -> None:
+    def __init__(self, faults: "_Faults", response: httpx.Response) -> None:
         self.headers: Mapping[str, str] = dict(response.headers.items())
-        self._transport = transport
+        self._faults = faults
         self._response = response
         self._chunks = response.aiter_bytes()
         self._decoder = SSEDecoder()
@@ -306,7 +240,7 @@ class HttpStream:
         return self._decoder.flush() if chunk is None else self._decoder.feed(chunk)
 
     async def _next_chunk(self) -> bytes | None:
-        with self._transport._mapped_errors(StreamError):
+        with self._faults.mapped(StreamError):
             chunk = await anext(self._chunks, None)
         self._ended = chunk is None
         return chunk
@@ -317,11 +251,10 @@ class HttpStream:
             content += await self._next_chunk() or b""
         self._ended = True
         body = parse_json(bytes(content))
-        transport = self._transport
         if isinstance(body, dict) and body.get("error"):
-            raise error_from_event(provider=transport._provider, payload=body, headers=self.headers)
+            raise self._faults.reported(body, self.headers)
         if not isinstance(body, dict | list):
-            raise transport._unreadable(StreamError, self._response.status_code, self.headers, bytes(content))
+            raise self._faults.unreadable(StreamError, self._response.status_code, self.headers, bytes(content))
         return [ServerSentEvent("", json.dumps(item)) for item in (body if isinstance(body, list) else [body])]
 
     async def _drain(self) -> None:
@@ -332,27 +265,69 @@ class HttpStream:
                 await self._next_chunk()
 
 
-def encode_json(body: Mapping[str, Any]) -> bytes:
-    """`body` as compact UTF-8 JSON. What UTF-8 can't carry (half of a surrogate pair) becomes U+FFFD.
+class _Faults:
+    """What goes wrong at one endpoint, as our errors."""
 
-    Raises ConfigurationError for what JSON can't carry.
-    """
-    try:
-        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"the request can't be written as JSON: {error}", cause=error) from error
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    def __init__(self, provider: str, base_url: str) -> None:
+        self._provider = provider
+        self._base_url = base_url
 
+    @contextmanager
+    def mapped(self, broken: type[SDKError]) -> Iterator[None]:
+        """Foreign exceptions -> ours; `broken` is what a connection that fails in here means."""
+        try:
+            yield
+        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            # Nothing was sent yet, so that trying again is safe and may help.
+            raise self.timed_out("found no connection in time", cause=error, retryable=True) from error
+        except httpx.TimeoutException as error:
+            raise self.timed_out("got no answer for too long", cause=error) from error
+        except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.TooManyRedirects) as error:
+            raise ConfigurationError(
+                f"the request to {self._provider} at {self._base_url} can't be sent: {error}",
+                cause=error,
+                provider=self._provider,
+            ) from error
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise broken(
+                f"the connection to {self._provider} at {self._base_url} failed: {error or type(error).__name__}",
+                cause=error,
+                provider=self._provider,
+            ) from error
 
-def parse_json(content: bytes) -> Any:
-    """The JSON value in `content`, or None if it holds none."""
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None
+    def timed_out(self, what: str, *, cause: Exception | None = None, retryable: bool = False) -> RequestTimeoutError:
+        return RequestTimeoutError(
+            f"the request to {self._provider} {what}", cause=cause, provider=self._provider, retryable=retryable
+        )
+
+    def unwritable(self, cause: Exception) -> ConfigurationError:
+        return ConfigurationError(
+            f"the request to {self._provider} can't be written: check base_url, key and headers ({cause})",
+            cause=cause,
+            provider=self._provider,
+        )
+
+    def redirected(self, status: int, target: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self._provider} redirects ({status}) to {target}; set base_url to where the API is",
+            provider=self._provider,
+            status_code=status,
+        )
+
+    def reported(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> SDKError:
+        """The error that is the body of a 200."""
+        return error_from_event(provider=self._provider, payload=body, headers=headers)
+
+    def unreadable(self, kind: type[SDKError], status: int, headers: Mapping[str, str], content: bytes) -> SDKError:
+        """A 200 that is not what was asked for."""
+        wanted = "an event stream" if kind is StreamError else "a JSON object"
+        found = f"{headers.get('content-type', 'a body of no type')}: {_text(content[:80])!r}" if content else "nothing"
+        return kind(
+            f"{self._provider} answered {status} with {found}, where {wanted} was expected",
+            provider=self._provider,
+            status_code=status,
+            raw={"body": _text(content[:4096])},
+        )
 
 
 def _text(content: bytes) -> str:
@@ -367,6 +342,27 @@ def _timeouts(timeout: float | AdapterTimeout | None) -> AdapterTimeout:
             return timeout
         case seconds:
             return AdapterTimeout(connect=min(seconds, AdapterTimeout().connect), request=seconds, stream_read=seconds)
+
+
+async def _keep_client(base_url: str) -> AsyncGenerator[httpx.AsyncClient, None]:
+    # An event loop closes the asynchronous generators that it has seen when it ends: so the client goes with it.
+    verify = _tls_context() if base_url.startswith("https:") else _no_tls_context()
+    client = httpx.AsyncClient(verify=verify, limits=_LIMITS)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+async def _read_error_body(response: httpx.Response, seconds: float) -> bytes:
+    # The status is known: a body that breaks off or doesn't come in time must not hide it.
+    content = bytearray()
+    with suppress(httpx.HTTPError), anyio.move_on_after(seconds):
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) > _MAX_ERROR_BYTES:
+                break
+    return bytes(content)
 
 
 @cache
