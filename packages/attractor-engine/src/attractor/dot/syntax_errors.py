@@ -44,7 +44,7 @@ _NO_ATTRIBUTE = {
     ";": ("an attribute should stand before this semicolon", ""),
     "#": ("# begins a comment only at the start of a line", "quote a value with # in it, or comment with //"),
 }
-_KEYWORD_HINT = 'a node of that name is written in double quotes: "node"'
+_KEYWORD_HINT = 'a node of that name is written in double quotes, as in "node"'
 _KEYWORDS = frozenset({"NODE", "EDGE", "GRAPH", "SUBGRAPH", "_DIGRAPH", "STRICT"})
 
 
@@ -92,7 +92,7 @@ def no_attribute(source: Source, opened: int, at: int, before: Sequence[Attribut
     key = _KEY.match(text, at)
     if key and key[2]:
         return no_value(source, key.end())
-    if text[at : at + 1] in ("", "{", "}"):
+    if text[at : at + 1] in ("", "{", "}") or (key and text.startswith(("->", "[", "{"), key.end())):
         return source.error("this attribute list is never closed", opened, "close it with ]")
     if before and before[-1].end == at and text[at - 1] == '"':
         return _after_string(source, at, before[-1])

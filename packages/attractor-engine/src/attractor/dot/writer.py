@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 
 from attractor.dot.builder import derive_class
 from attractor.graph import Duration, Graph, Node, Value, split_classes, to_text
@@ -44,8 +45,8 @@ def write_value(key: str, value: Value) -> str:
         case bool():
             return to_text(value)
         case float():
-            text = repr(value)
-            return text if text.lstrip("-").replace(".", "", 1).isdigit() else f"{value:f}"
+            text = f"{Decimal(repr(value)):f}"  # DOT has no exponents.
+            return text if "." in text else f"{text}.0"
         case int():
             return str(value)
         case Duration():
