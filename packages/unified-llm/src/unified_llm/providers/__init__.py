@@ -1,0 +1,1 @@
+"""Providers, one folder each, and the registry that names them."""
