@@ -1,24 +1,24 @@
 """The error tree (section 6.1).
 
-    SDKError
-     +-- ProviderError              the provider refused or failed
-     |    +-- AuthenticationError         401
-     |    +-- AccessDeniedError           403
-     |    +-- NotFoundError               404
-     |    +-- InvalidRequestError         400, 422
-     |    +-- RateLimitError              429                     retryable
-     |    +-- ServerError                 500 to 599              retryable
-     |    +-- ContentFilterError          blocked by a filter
-     |    +-- ContextLengthError          413, prompt too long
-     |    +-- QuotaExceededError          billing
-     +-- RequestTimeoutError        408, or our own limit
-     +-- AbortError                 the caller's abort signal
-     +-- NetworkError               no usable connection          retryable
-     +-- StreamError                a stream broke or lied        retryable
-     +-- InvalidToolCallError       arguments failed validation
-     +-- UnsupportedToolChoiceError the provider lacks that mode
-     +-- NoObjectGeneratedError     structured output unusable
-     +-- ConfigurationError         used wrongly, or not set up
+SDKError
+ +-- ProviderError              the provider refused or failed
+ |    +-- AuthenticationError         401
+ |    +-- AccessDeniedError           403
+ |    +-- NotFoundError               404
+ |    +-- InvalidRequestError         400, 422
+ |    +-- RateLimitError              429                     retryable
+ |    +-- ServerError                 500 to 599              retryable
+ |    +-- ContentFilterError          blocked by a filter
+ |    +-- ContextLengthError          413, prompt too long
+ |    +-- QuotaExceededError          billing
+ +-- RequestTimeoutError        408, or our own limit
+ +-- AbortError                 the caller's abort signal
+ +-- NetworkError               no usable connection          retryable
+ +-- StreamError                a stream broke or lied        retryable
+ +-- InvalidToolCallError       arguments failed validation
+ +-- UnsupportedToolChoiceError the provider lacks that mode
+ +-- NoObjectGeneratedError     structured output unusable
+ +-- ConfigurationError         used wrongly, or not set up
 """
 
 from typing import Any, ClassVar
