@@ -1,12 +1,15 @@
 """The model backend: model resolution, and what becomes of answers and errors (sections 1.4, 4.5 and 8.5)."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from agent_loop import SessionConfig
+from attractor.backends.agent import AgentBackend
 from attractor.backends.llm import LlmBackend
 from attractor.graph import Node
 from attractor.outcome import Outcome
-from attractor.pipeline import PipelineRunner
+from attractor.pipeline import PipelineRunner, RunResult
 from attractor.state.context import Context
 from unified_llm import AuthenticationError, Client, ConfigurationError, RateLimitError, get_latest_model
 from unified_llm.testing import ScriptedAdapter, respond
@@ -89,3 +92,64 @@ def test_without_a_model_the_newest_of_the_provider_is_taken() -> None:
     assert LlmBackend(client, model=latest.id).resolve_model(Node("n"), Context()) == (latest.id, "anthropic")
     with pytest.raises(ConfigurationError, match="names no model"):
         LlmBackend(client).resolve_model(Node("n"), Context())
+
+
+PAIR = """digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; %s
+    a [prompt="First."]; b [prompt="Second."]; start -> a -> b; b -> exit [condition="outcome=success"]
+    b -> fix [condition="outcome=needs_work"]; fix [shape=parallelogram, tool_command=true]; fix -> exit }"""
+
+
+async def run_agents(tmp_path: Path, *steps: Any, attrs: str = "", **options: Any) -> tuple[RunResult, ScriptedAdapter]:
+    with ScriptedAdapter(*steps) as adapter:
+        backend = AgentBackend(Client({"s": adapter}, "s"), model="m", working_dir=tmp_path, **options)
+        result = await PipelineRunner(backend=backend, logs_root=tmp_path / "run").run(PAIR % attrs)
+    return result, adapter
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_an_agent_works_through_tools_and_its_last_text_is_the_response(tmp_path: Path) -> None:
+    call = respond(tool_calls=[("write_file", {"file_path": str(tmp_path / "made.txt"), "content": "hello"})])
+    result, adapter = await run_agents(tmp_path, call, "Wrote it.", "All well?")
+    assert (tmp_path / "made.txt").read_text() == "hello"
+    assert result.completed_nodes == ("start", "a", "b", "exit")
+    assert (tmp_path / "run" / "a" / "response.md").read_text() == "Wrote it."
+    assert "- a: success" in adapter.requests[2].messages[-1].text, "the second stage is told of the first"
+    assert len(adapter.requests[2].messages) == 2, "and begins a fresh conversation"
+
+
+async def test_an_agent_reports_its_outcome_with_a_tool(tmp_path: Path) -> None:
+    nonsense = respond(tool_calls=[("report_outcome", {"outcome": "success", "context_updates": "x"})])
+    report = {"outcome": "needs_work", "notes": "two bugs", "context_updates": {"bugs": 2}}
+    result, adapter = await run_agents(
+        tmp_path, "Done.", nonsense, respond(tool_calls=[("report_outcome", report)]), "It says success."
+    )
+    assert result.completed_nodes == ("start", "a", "b", "fix", "exit")
+    assert (result.node_outcomes["b"].word, result.context["bugs"]) == ("needs_work", 2)
+    assert (tmp_path / "run" / "b" / "response.md").read_text() == "It says success."
+    tool = next(tool for tool in adapter.requests[1].tools or [] if tool.name == "report_outcome")
+    assert "outcome=needs_work" in str(tool.parameters)
+
+
+async def test_an_agent_reports_through_the_status_file(tmp_path: Path) -> None:
+    command = """printf '{"outcome": "needs_work"}' > "$ATTRACTOR_STAGE_DIR/status.json" """
+    result, _ = await run_agents(tmp_path, "Done.", respond(tool_calls=[("shell", {"command": command})]), "Finished.")
+    assert result.completed_nodes == ("start", "a", "b", "fix", "exit")
+
+
+async def test_an_agent_that_is_cut_short_fails_its_stage(tmp_path: Path) -> None:
+    call = respond(tool_calls=[("shell", {"command": "true"})])
+    result, _ = await run_agents(tmp_path, call, config=SessionConfig(max_tool_rounds_per_input=1))
+    assert result.status == "fail"
+    assert "limit of tool rounds" in result.failure_reason
+
+
+async def test_stages_of_full_fidelity_carry_one_conversation_on(tmp_path: Path) -> None:
+    _, adapter = await run_agents(tmp_path, "One.", "Two.", attrs='default_fidelity=full; thread_id="t"; ')
+    assert [message.text for message in adapter.requests[1].messages[1:]] == ["First.", "One.", "Second."]
+
+
+async def test_an_error_of_the_model_fails_the_stage_for_good(tmp_path: Path) -> None:
+    result, _ = await run_agents(tmp_path, AuthenticationError("wrong key"))
+    assert result.status == "fail"
+    assert "wrong key" in result.failure_reason
+    assert result.node_outcomes["a"].terminal

@@ -10,7 +10,8 @@ from attractor.state.context import Context
 class CodergenBackend(Protocol):
     """Answers a stage's prompt.
 
-    Returns the answer's text, which is a success, or an Outcome, whose `notes` are then taken for the text. Raises what
+    Returns the answer's text, which is a success, or an Outcome, whose `notes` are then taken for the text, unless
+    the backend wrote response.md into `context.run.stage_dir` itself. Raises what
     goes wrong: an exception whose `retryable` attribute is False fails the stage for good, any other uses its retries.
     May be used for several stages at once; whoever makes a backend closes it.
     """

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from unified_llm import Client, ConfigurationError, generate, get_latest_model, get_model_info
+from unified_llm import Client, generate
 
+from attractor.backends.model_choice import choose_model
 from attractor.graph import Node, to_int
 from attractor.outcome import Outcome
 from attractor.state.context import Context
@@ -12,11 +13,8 @@ from attractor.state.context import Context
 class LlmBackend:
     """Sends the stage's prompt to a model and returns its answer.
 
-    The model is the node's `llm_model`, else that of the graph, else `model`, else the newest of the provider that the
-    catalog knows; the provider is the node's `llm_provider`, else that of the graph, else `provider`, else the one that
-    the catalog has the model under, else the client's default. `client` is the caller's to close; by default the
-    module-wide one of unified_llm. A node's
-    `max_tokens` bounds its answer, by default `max_tokens` does.
+    `choose_model()` tells which model that is; `model` and `provider` are for stages and graphs that name none.
+    `client` is the caller's to close; by default the module-wide one of unified_llm. `max_tokens` bounds each answer.
 
     Raises what unified_llm raises. Transient errors are retried by the stage's own policy, not in here as well.
     """
@@ -53,23 +51,7 @@ class LlmBackend:
 
     def resolve_model(self, node: Node, context: Context) -> tuple[str, str]:
         """Model and provider for a stage; an empty provider leaves the choice to the client."""
-        model = node.llm_model or context.get_string("graph.llm_model") or self._model
-        provider = node.llm_provider or context.get_string("graph.llm_provider") or self._provider
-        default = self._client.default_provider if self._client else None
-        if not model:
-            latest = get_latest_model(provider or default or "")
-            if latest is None:
-                raise ConfigurationError(
-                    f"stage {node.id!r} names no model, and none is known for provider {provider or default!r}; "
-                    "set llm_model on the node, in the model_stylesheet or on the graph, or give the backend a model"
-                )
-            return latest.id, provider or latest.provider
-        if not provider and (known := get_model_info(model)) and self._serves(known.provider):
-            provider = known.provider
-        return model, provider
-
-    def _serves(self, provider: str) -> bool:
-        return self._client is None or provider in self._client.providers
+        return choose_model(node, context, self._client, model=self._model, provider=self._provider)
 
 
 def _judge(node: Node, text: str, finish_reason: str) -> str | Outcome:

@@ -59,6 +59,7 @@ class StageExecutor:
         begun = time.monotonic()
         context.set("current_node", node.id)
         context.run.attempt = 0
+        context.run.stage_dir = stage_path(self._logs_root, node.id)
         handler = self._handlers.resolve(node, self._graph)
         if getattr(handler, "is_external", False):
             self._before_external()

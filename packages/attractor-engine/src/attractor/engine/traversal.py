@@ -45,6 +45,7 @@ class Traversal:
         self._clock = clock
         self._logged = len(context.logs)
         context.run.run_id = checkpoint.run_id
+        context.run.graph = graph
         context.run.node_outcomes = checkpoint.node_outcomes
         context.run.executions = checkpoint.executions
         context.run.last_outcome = checkpoint.node_outcomes.get(checkpoint.current_node)

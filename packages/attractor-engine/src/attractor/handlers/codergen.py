@@ -41,11 +41,13 @@ class CodergenHandler:
         stage_dir = stage_path(logs_root, node.id)
         stage_dir.mkdir(parents=True, exist_ok=True)
         clear_status(stage_dir)
+        (stage_dir / RESPONSE_NAME).unlink(missing_ok=True)
         prompt = build_prompt(node, context, graph)
         _write_text(stage_dir / PROMPT_NAME, prompt)
         result = await self._ask(node, prompt, context)
         outcome = _to_outcome(node, result, read_status(stage_dir))
-        _write_text(stage_dir / RESPONSE_NAME, result.notes if isinstance(result, Outcome) else str(result))
+        if not (stage_dir / RESPONSE_NAME).exists():
+            _write_text(stage_dir / RESPONSE_NAME, result.notes if isinstance(result, Outcome) else str(result))
         write_status(stage_dir, outcome)
         return outcome
 

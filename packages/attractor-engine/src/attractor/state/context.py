@@ -4,9 +4,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from attractor.graph import Edge
+from attractor.graph import Edge, Graph
 from attractor.outcome import Outcome
 from attractor.state.json_values import to_json_value
 
@@ -15,12 +16,15 @@ from attractor.state.json_values import to_json_value
 class RunFacts:
     """What the engine knows and handlers may read. It is no part of the context's values.
 
-    `last_outcome` is that of the last stage that recorded one; `incoming_edge` is None at the start and after a jump;
-    `executions` counts each node's attempts in visits before this one, `attempt` those of this visit, the one under way
-    included; `resumed` holds for the first stage after a resumption.
+    `stage_dir` is the directory of the stage that is executed, `incoming_edge` None at the start and after a jump.
+    `last_outcome` is that of the last stage that recorded one. `executions` counts each node's attempts in visits before
+    this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage after a
+    resumption.
     """
 
     run_id: str = ""
+    graph: Graph | None = None
+    stage_dir: Path | None = None
     last_outcome: Outcome | None = None
     previous_node: str = ""
     incoming_edge: Edge | None = None
