@@ -45,6 +45,7 @@ class _Formatter:
         self._comments = list(comments(source))[::-1]
         self._lines: list[str] = []
         self._done = 0
+        self._after_line_comment = False
 
     def format(self, document: Document) -> str:
         # Between the word digraph and the brace nothing may stand but a comment, which goes above.
@@ -151,16 +152,14 @@ class _Formatter:
             if text.startswith("#"):
                 # Graphviz knows these only in the first column.
                 text = f"//{text[1:]}"
-            beside = self._lines and start > self._done and "\n" not in self._text[self._done : start]
-            if beside and not _ends_in_line_comment(self._lines[-1], self._done_comment):
+            beside = self._lines and start > self._done and not self._text[self._done : start].strip(" \t,;[")
+            if beside and not self._after_line_comment:
                 self._lines[-1] += f"  {text}"
             else:
                 self._blank_line(start, opened)
                 self._emit(indent, text)
             self._done = end
-            self._done_comment = text.startswith("//")
-
-    _done_comment = False
+            self._after_line_comment = text.startswith("//")
 
     def _take_comments(self, offset: int) -> Iterator[tuple[int, int]]:
         while self._comments and self._comments[-1][0] < offset:
@@ -177,11 +176,7 @@ class _Formatter:
 
     def _emit(self, indent: str, text: str) -> None:
         self._lines.append(indent + text)
-        self._done_comment = False
-
-
-def _ends_in_line_comment(line: str, is_comment: bool) -> bool:
-    return is_comment and "//" in line
+        self._after_line_comment = False
 
 
 def _subgraph_head(statement: SubgraphStatement) -> str:
