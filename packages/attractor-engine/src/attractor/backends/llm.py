@@ -14,7 +14,8 @@ class LlmBackend:
     """Sends the stage's prompt to a model and returns its answer.
 
     `choose_model()` tells which model that is; `model` and `provider` are for stages and graphs that name none.
-    `client` is the caller's to close; by default the module-wide one of unified_llm. `max_tokens` bounds each answer.
+    `client` is the caller's to close; by default the module-wide one of unified_llm. A node's `max_tokens`
+    bounds its answer, by default `max_tokens` does.
 
     Raises what unified_llm raises. Transient errors are retried by the stage's own policy, not in here as well.
     """

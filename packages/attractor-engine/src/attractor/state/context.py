@@ -17,9 +17,9 @@ class RunFacts:
     """What the engine knows and handlers may read. It is no part of the context's values.
 
     `stage_dir` is the directory of the stage that is executed, `incoming_edge` None at the start and after a jump.
-    `last_outcome` is that of the last stage that recorded one. `executions` counts each node's attempts in visits before
-    this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage after a
-    resumption.
+    `last_outcome` is that of the last stage that recorded one. `executions` counts each node's attempts in visits
+    before this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage
+    after a resumption.
     """
 
     run_id: str = ""
