@@ -1,5 +1,7 @@
 """The blocking facade."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -119,3 +121,16 @@ def test_an_abort_from_the_calling_side_ends_the_call() -> None:
 def test_from_env() -> None:
     with Client.from_env({"OPENAI_COMPATIBLE_BASE_URL": "http://127.0.0.1:1/v1"}) as client:
         assert client.wrapped.default_provider == "openai_compatible"
+
+
+def test_a_script_ends_when_its_last_line_is_done() -> None:
+    script = """
+from unified_llm.sync import Client, generate, stream
+from unified_llm.testing import ScriptedAdapter
+client = Client({"s": ScriptedAdapter("one", "two")}, "s")
+print(generate("m", "hi", client=client).text, next(stream("m", "hi", client=client)).type)
+"""
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "one stream_start\n"
+    assert done.stderr == ""

@@ -11,12 +11,13 @@ several threads run concurrently. Async programs use `unified_llm` itself.
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+import anyio
+from anyio.from_thread import BlockingPortal
 
 from unified_llm.api import generate as _generate
 from unified_llm.api import stream as _stream
@@ -48,7 +49,6 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _portal: BlockingPortal | None = None
-_portal_scope: AbstractContextManager[BlockingPortal] | None = None  # the portal stops when this is collected
 
 
 def _forget_portal() -> None:
@@ -60,13 +60,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_portal)  # the thread stays in the parent
 
 
+def _start_portal() -> BlockingPortal:
+    """Start the loop. It is never stopped: the thread is a daemon, and anyio's own starter would join it at exit."""
+    started: Future[BlockingPortal] = Future()
+
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    threading.Thread(target=anyio.run, args=[serve], name="unified-llm", daemon=True).start()
+    return started.result()
+
+
 def _wait(call: Callable[[], Awaitable[T]]) -> T:
     """Run on the background loop; an interrupt while waiting cancels the call there."""
-    global _portal, _portal_scope
+    global _portal
     with _lock:
         if _portal is None:
-            _portal_scope = start_blocking_portal(backend="asyncio", name="unified-llm")
-            _portal = _portal_scope.__enter__()
+            _portal = _start_portal()
     future = _portal.start_task_soon(call)
     try:
         return future.result()
