@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -172,3 +173,29 @@ def test_resume_from_a_stage(attractor: Callable, source: Path, workdir: Path, t
     unknown = attractor("resume", run, "--from", "nowhere")
     assert unknown.code == 2
     assert "nowhere" in unknown.err
+
+
+def test_resume_without_its_work_directory(attractor: Callable, source: Path, workdir: Path, tmp_path: Path) -> None:
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    source.write_text(SOURCE.replace("while [ ! -e go ]; do sleep 0.05; done", "test -e go"))
+    attractor("run", source, "--logs", run, "--workdir", workdir)
+    workdir.rename(moved)
+    ended = attractor("resume", run)
+    assert ended.code == 2
+    assert "--workdir" in ended.err
+    (moved / "go").touch()
+    assert attractor("resume", run, "--workdir", moved).code == 0
+
+
+def test_ctrl_c_while_a_server_is_silent(start: Callable, tmp_path: Path) -> None:
+    source = tmp_path / "ask.dot"
+    source.write_text("digraph ask { start [shape=Mdiamond]; exit [shape=Msquare]; start -> a -> exit; a [prompt=Hi] }")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        arguments = ("run", source, "--model", "m", "--logs", tmp_path / "run")
+        process = start(*arguments, OPENAI_COMPATIBLE_BASE_URL=url)
+        server.settimeout(30)
+        connection, _ = server.accept()
+        with connection:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 130

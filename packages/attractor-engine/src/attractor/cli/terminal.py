@@ -37,9 +37,9 @@ class TerminalScreen:
             self._busy = ""
 
     def busy(self, text: str) -> None:
-        self._busy, self._since = printable(text), self._clock()
         try:
             if text:
+                self._busy, self._since = printable(text), self._clock()
                 self._live.start()
             else:
                 self._live.stop()

@@ -1,0 +1,120 @@
+"""Commands that look: `runs` and `show` at runs, `fmt` and `graph` at sources, `doctor` at the machine."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SOURCE = """digraph seen { // a comment stays
+start [shape=Mdiamond]; exit [shape=Msquare]
+work [shape=parallelogram,tool_command="echo $goal; test -e go"]
+start->work->exit
+}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "seen.dot"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_runs_lists_the_latest_first(attractor: Callable, source: Path, tmp_path: Path) -> None:
+    assert "no runs" in attractor("runs").err
+    attractor("run", source, "--workdir", tmp_path)
+    (tmp_path / "go").touch()
+    attractor("run", source, "--workdir", tmp_path)
+    lines = attractor("runs").out.splitlines()
+    assert ["completed" in lines[0], "failed" in lines[1]] == [True, True]
+    listed = json.loads(attractor("runs", "--json").out)
+    assert [run["status"] for run in listed] == ["completed", "failed"]
+    assert Path(listed[0]["run_directory"]).is_dir()
+
+
+def test_runs_skips_what_it_can_not_read(attractor: Callable, source: Path, tmp_path: Path) -> None:
+    attractor("run", source, "--dry-run", "--logs", tmp_path / "runs/good")
+    (tmp_path / "runs/bad").mkdir()
+    (tmp_path / "runs/bad/manifest.json").write_text("{")
+    ended = attractor("runs", "--logs", tmp_path / "runs")
+    assert ended.code == 0
+    assert len(ended.out.splitlines()) == 1
+    assert "bad" in ended.err
+
+
+def test_show_tells_a_run_again(attractor: Callable, source: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    attractor("run", source, "--workdir", tmp_path, "--logs", run)
+    shown = attractor("show", run)
+    assert shown.code == 0
+    assert "FAIL  work" in shown.out
+    assert "failed" in shown.out
+    events = json.loads(attractor("show", run, "--json").out)["events"]
+    assert events[0]["type"] == "PipelineStarted"
+    assert attractor("show", tmp_path).code == 2
+
+
+def test_fmt_rewrites_in_place_once(attractor: Callable, source: Path) -> None:
+    source.chmod(0o640)
+    assert attractor("fmt", source, "--check").code == 1
+    assert source.read_text() == SOURCE
+    assert attractor("fmt", source).code == 0
+    formatted = source.read_text()
+    assert "// a comment stays" in formatted
+    assert "start -> work -> exit" in formatted
+    assert source.stat().st_mode & 0o777 == 0o640
+    assert attractor("fmt", source, "--check").code == 0
+    assert [path.name for path in source.parent.iterdir() if "seen" in path.name] == ["seen.dot"]
+
+
+def test_fmt_leaves_a_broken_file_alone(attractor: Callable, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.dot"
+    broken.write_text("digraph {")
+    ended = attractor("fmt", broken)
+    assert ended.code == 2
+    assert f"{broken}:1:" in ended.err
+    assert broken.read_text() == "digraph {"
+
+
+def test_graph_without_graphviz_says_so(
+    attractor: Callable, source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ended = attractor("graph", source)
+    assert (ended.code, ended.out) == (2, "")
+    assert "Graphviz" in ended.err
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graph_draws(attractor: Callable, source: Path, tmp_path: Path) -> None:
+    assert "<svg" in attractor("graph", source).out
+    assert attractor("graph", source, "-o", tmp_path / "seen.svg").code == 0
+    assert "<svg" in (tmp_path / "seen.svg").read_text()
+    run = tmp_path / "run"
+    ended = attractor("run", source, "--dry-run", "--logs", run)
+    assert str(run / "graph.svg") in ended.out
+    assert "<svg" in (run / "graph.svg").read_text()
+
+
+def test_doctor_shows_no_key(attractor: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-hunter2")
+    ended = attractor("doctor")
+    assert ended.code == 0, ended
+    assert "anthropic" in ended.out
+    assert "hunter2" not in ended.out + ended.err
+    findings = {finding["name"]: finding for finding in json.loads(attractor("doctor", "--json").out)}
+    assert findings["sh"]["ok"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_doctor_fails_without_a_place_for_runs(
+    attractor: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o500)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ended = attractor("doctor")
+    assert ended.code == 1
+    assert "MISSING run directories" in ended.out
