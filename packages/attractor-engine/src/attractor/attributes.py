@@ -34,6 +34,7 @@ class Attribute:
 
 FIDELITY_MODES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
 JOIN_POLICIES = ("wait_all", "first_success", "quorum")
 
 
@@ -74,6 +75,9 @@ GRAPH_ATTRIBUTES = _table(
     Attribute("default_fidelity", Kind.FIDELITY, "compact", "Context fidelity of nodes that set none.", "5.4"),
     Attribute("thread_id", Kind.TEXT, "", "Session thread of full-fidelity nodes that set none.", "5.4"),
     Attribute("max_node_visits", Kind.INTEGER, "100", "How often a run may visit one node before it stops.", "3.2"),
+    Attribute("max_goal_gate_rounds", Kind.INTEGER, "", "How often open goal gates may send a run back.", "3.4"),
+    Attribute("max_same_failures", Kind.INTEGER, "", "How often a stage may fail the same way in a row.", "3.5"),
+    Attribute("retry_policy", Kind.TEXT, "", "Preset of nodes that set none.", "3.6", RETRY_POLICIES),
     Attribute("max_cost", Kind.TEXT, "", "Budget of a run in US dollars.", "3.2"),
     Attribute("max_tokens", Kind.INTEGER, "", "Budget of a run in tokens.", "3.2"),
     Attribute("max_duration", Kind.DURATION, "", "Budget of a run in wall time.", "3.2"),
@@ -90,6 +94,8 @@ NODE_ATTRIBUTES = _table(
     Attribute("prompt", Kind.TEXT, "", "Instruction of an LLM stage; $goal stands for the graph's goal.", "2.6"),
     Attribute("class", Kind.TEXT, "", "Class names for the model stylesheet, separated by commas.", "2.12"),
     Attribute("max_retries", Kind.INTEGER, "the graph's default", "Additional attempts after the first.", "3.5"),
+    Attribute("retry_policy", Kind.TEXT, "", "Preset of delays and attempts.", "3.6", RETRY_POLICIES),
+    Attribute("max_tokens", Kind.INTEGER, "", "Most tokens that a model's answer may have.", "4.5"),
     Attribute("goal_gate", Kind.BOOLEAN, "false", "The run may end only if this node succeeded.", "3.4"),
     Attribute("fidelity", Kind.FIDELITY, "the graph's default", "How much context the stage is given.", "5.4"),
     Attribute("thread_id", Kind.TEXT, "", "Session that full-fidelity stages share.", "5.4"),
