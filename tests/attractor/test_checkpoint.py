@@ -8,9 +8,6 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from attractor.errors import CheckpointError, ContextValueError, RunDirectoryError
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.artifacts import ArtifactError, ArtifactStore
@@ -18,6 +15,8 @@ from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore, RewritePolicy, load_checkpoint
 from attractor.state.run_directory import RunDirectory, default_runs_root, stage_name
+from hypothesis import given
+from hypothesis import strategies as st
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
