@@ -53,7 +53,7 @@ def test_against_a_server(attractor: Callable, chat_server, monkeypatch: pytest.
     """Any server that speaks Chat Completions will do, with nothing but its address and a model's name."""
     monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", chat_server.url)
     run = tmp_path / "run"
-    ended = attractor("run", DEMO, "--model", "scripted", "--logs", run, "--workdir", tmp_path)
+    ended = attractor("run", DEMO, "--backend", "llm", "--model", "scripted", "--logs", run, "--workdir", tmp_path)
     assert ended.code == 0, ended
     check_demo_run(run, tmp_path)
     assert chat_server.answer in ended.out
@@ -63,6 +63,17 @@ def test_against_a_server(attractor: Callable, chat_server, monkeypatch: pytest.
     assert (run / "ask/response.md").read_text() == chat_server.answer
 
 
+def test_as_work_for_an_agent(
+    attractor: Callable, chat_server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", chat_server.url)
+    run = tmp_path / "run"
+    ended = attractor("run", DEMO, "--model", "scripted", "--logs", run, "--workdir", tmp_path)
+    assert ended.code == 0, ended
+    check_demo_run(run, tmp_path)
+    assert "report_outcome" in {tool["function"]["name"] for tool in chat_server.requests[0]["tools"]}
+
+
 def test_goal_gate_holds_the_demo_back(
     attractor: Callable, chat_server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -70,7 +81,7 @@ def test_goal_gate_holds_the_demo_back(
     monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", chat_server.url)
     chat_server.answer = "..."
     run = tmp_path / "run"
-    ended = attractor("run", DEMO, "--model", "scripted", "--logs", run, "--workdir", tmp_path)
+    ended = attractor("run", DEMO, "--backend", "llm", "--model", "scripted", "--logs", run, "--workdir", tmp_path)
     assert ended.code == 1
     assert len(chat_server.requests) > 1
     assert not (tmp_path / "answer.md").exists()
@@ -89,7 +100,7 @@ def test_anthropic_protocol_on_the_model_on_board(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none is needed here")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", local_model_url)
     run = tmp_path / "run"
-    ended = attractor("run", DEMO, "--logs", run, "--workdir", tmp_path)
+    ended = attractor("run", DEMO, "--backend", "llm", "--logs", run, "--workdir", tmp_path)
     assert ended.code == 0, ended
     check_demo_run(run, tmp_path)
 

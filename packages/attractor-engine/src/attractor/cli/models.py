@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from unified_llm import Client, ConfigurationError, LocalAdapter
 
+from attractor.backends.agent import AgentBackend
 from attractor.backends.base import CodergenBackend
 from attractor.backends.llm import LlmBackend
 from attractor.backends.simulated import SimulatedBackend
@@ -17,7 +18,7 @@ from attractor.graph import Graph, Node
 from attractor.state.context import Context
 from attractor.transforms import apply_transforms
 
-BACKENDS = ["llm"]
+BACKENDS = ["agent", "llm"]
 LOCAL = "local"
 
 
@@ -36,8 +37,7 @@ async def open_backend(
             yield SimulatedBackend()
         elif asking := _asking_nodes(graph):
             client = await stack.enter_async_context(_create_client(settings, environ))
-            model = settings.model or (LOCAL if client.default_provider == LOCAL else "")
-            backend = LlmBackend(client, model=model, provider=settings.provider)
+            backend = _create_backend(client, settings)
             if LOCAL in _choose_providers(graph, asking, client, backend):
                 await _load_local_model(client, screen)
             yield backend
@@ -64,7 +64,18 @@ def _create_client(settings: Settings, environ: Mapping[str, str]) -> Client:
         raise CommandError(f"{error}.") from error
 
 
-def _choose_providers(graph: Graph, asking: Iterable[Node], client: Client, backend: LlmBackend) -> set[str]:
+def _create_backend(client: Client, settings: Settings) -> AgentBackend | LlmBackend:
+    """An agent unless the flags say otherwise; the small model on this machine can't use an agent's tools."""
+    local = client.default_provider == LOCAL
+    model = settings.model or (LOCAL if local else "")
+    if (settings.backend or ("llm" if local else "agent")) == "llm":
+        return LlmBackend(client, model=model, provider=settings.provider)
+    return AgentBackend(client, model=model, provider=settings.provider, working_dir=settings.workdir or None)
+
+
+def _choose_providers(
+    graph: Graph, asking: Iterable[Node], client: Client, backend: AgentBackend | LlmBackend
+) -> set[str]:
     """The providers that the stages will ask. Raises CommandError for a stage that has none, or no model."""
     context = Context(mirror_graph(graph))
     chosen = set()

@@ -38,7 +38,12 @@ def _shared_options(command: F) -> F:
             type=click.Path(exists=True, dir_okay=False, resolve_path=True),
             help="Call no model; take its stages' outcomes from this JSON file.",
         ),
-        click.option("--backend", type=click.Choice(BACKENDS), help="What a model stage runs on."),
+        click.option(
+            "--backend",
+            type=click.Choice(BACKENDS),
+            help="What a model stage is: work for an agent with tools, or one call to a model. "
+            "[default: agent, or llm with --provider local]",
+        ),
         click.option("--provider", metavar="NAME", help="Provider for stages that name none: local, anthropic, ..."),
         click.option("--model", metavar="NAME", help="Model for stages that name none."),
         click.option(
