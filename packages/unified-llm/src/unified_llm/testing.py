@@ -7,17 +7,17 @@ assert adapter.requests[0].model == "any"
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from unified_llm.provider_utils.accumulator import StreamAccumulator
+from unified_llm.provider_utils.response_events import events_of
 from unified_llm.spec.errors import SDKError
 from unified_llm.spec.events import StreamEvent, StreamEventType
 from unified_llm.spec.messages import ContentKind, ContentPart, Message, Role, ThinkingData, ToolCallData
 from unified_llm.spec.request import Request
 from unified_llm.spec.response import FinishReason, FinishReasonName, Response, Usage
-from unified_llm.spec.tools import ToolCall
 
 __all__ = ["ScriptedAdapter", "events_of", "respond"]
 
@@ -147,50 +147,3 @@ def respond(
         finish_reason=FinishReason(reason=finish_reason or ("tool_calls" if tool_calls else "stop")),
         usage=usage or Usage(input_tokens=10, output_tokens=5, total_tokens=15),
     )
-
-
-def events_of(response: Response, *, chunk: int = 8) -> list[StreamEvent]:
-    """The events of a stream that accumulates to the response, with deltas of `chunk` characters."""
-    events = [StreamEvent(type=StreamEventType.STREAM_START, warnings=tuple(response.warnings))]
-    for index, part in enumerate(response.message.content):
-        segment = f"segment_{index}"
-        if part.tool_call is not None:
-            events += _tool_call_events(part, part.tool_call, chunk)
-        elif part.thinking is not None:
-            events.append(StreamEvent(type=StreamEventType.REASONING_START, text_id=segment))
-            events += (
-                StreamEvent(type=StreamEventType.REASONING_DELTA, text_id=segment, reasoning_delta=piece)
-                for piece in _pieces(part.thinking.text, chunk)
-            )
-            events.append(StreamEvent(type=StreamEventType.REASONING_END, text_id=segment, part=part))
-        elif part.text is not None:
-            events.append(StreamEvent(type=StreamEventType.TEXT_START, text_id=segment))
-            events += (
-                StreamEvent(type=StreamEventType.TEXT_DELTA, text_id=segment, delta=piece)
-                for piece in _pieces(part.text, chunk)
-            )
-            events.append(StreamEvent(type=StreamEventType.TEXT_END, text_id=segment, part=part))
-    finish = StreamEvent(
-        type=StreamEventType.FINISH,
-        finish_reason=response.finish_reason,
-        usage=response.usage,
-        response=response,
-    )
-    return [*events, finish]
-
-
-def _tool_call_events(part: ContentPart, data: ToolCallData, chunk: int) -> list[StreamEvent]:
-    begun = ToolCall(id=data.id, name=data.name)
-    deltas = (
-        StreamEvent(type=StreamEventType.TOOL_CALL_DELTA, tool_call=begun, delta=piece)
-        for piece in _pieces(data.raw_arguments or json.dumps(data.arguments), chunk)
-    )
-    return [
-        StreamEvent(type=StreamEventType.TOOL_CALL_START, tool_call=begun),
-        *deltas,
-        StreamEvent(type=StreamEventType.TOOL_CALL_END, part=part, tool_call=data.to_tool_call()),
-    ]
-
-
-def _pieces(text: str, size: int) -> Iterator[str]:
-    return (text[start : start + size] for start in range(0, len(text), size))
