@@ -141,6 +141,53 @@ def test_ctrl_c_at_a_terminal(terminal: Callable, tmp_path: Path) -> None:
     assert "Traceback" not in run.shown
 
 
+GATE = """digraph gate {
+    start [shape=Mdiamond]
+    exit  [shape=Msquare]
+    gate  [shape=hexagon, label="Ship it?"]
+    yes   [shape=parallelogram, tool_command="touch shipped"]
+    no    [shape=parallelogram, tool_command="touch fixed"]
+    start -> gate
+    gate -> yes [label="[S] Ship"]
+    gate -> no  [label="[F] Fix"]
+    yes -> exit
+    no -> exit
+}
+"""
+
+
+def test_human_gate_at_a_terminal(terminal: Callable, tmp_path: Path) -> None:
+    source = tmp_path / "gate.dot"
+    source.write_text(GATE)
+    run = terminal("run", source, "--workdir", tmp_path)
+    run.wait_for("Select: ")
+    assert "Ship it?" in run.shown
+    run.press("nonsense\n")
+    run.wait_for("nonsense")
+    run.press("f\n")
+    assert run.wait() == 0
+    assert (tmp_path / "fixed").exists()
+    assert not (tmp_path / "shipped").exists()
+
+
+def test_human_gate_approved_by_nobody(attractor: Callable, tmp_path: Path) -> None:
+    source = tmp_path / "gate.dot"
+    source.write_text(GATE)
+    assert attractor("run", source, "--auto-approve", "--workdir", tmp_path).code == 0
+    assert (tmp_path / "shipped").exists()
+
+
+def test_human_gate_answered_through_a_pipe(environment: dict[str, str], tmp_path: Path) -> None:
+    source = tmp_path / "gate.dot"
+    source.write_text(GATE)
+    command = [sys.executable, "-m", "attractor", "run", source, "--workdir", tmp_path]
+    for answer, code in (("f\n", 0), ("", 1)):
+        ended = subprocess.run(command, input=answer, env=environment, capture_output=True, text=True, check=False)
+        assert ended.returncode == code, ended
+    assert (tmp_path / "fixed").exists()
+    assert "skipped" in ended.stdout
+
+
 def test_answers_can_not_drive_the_terminal(terminal: Callable, tmp_path: Path) -> None:
     source = tmp_path / "escape.dot"
     source.write_text(

@@ -33,7 +33,7 @@ class Progress:
             case PipelineStarted(name=name):
                 goal = f": {self._graph.goal}" if self._graph.goal else ""
                 self._screen.line(f"{self._graph.label or name}{goal}", "bold")
-            case StageStarted(name=name) if self._is_work(name):
+            case StageStarted(name=name) if self._is_work(name, "wait.human"):
                 self._screen.busy(self._title(name))
             case StageCompleted(name=name, duration=duration):
                 self._screen.busy("")
@@ -59,10 +59,10 @@ class Progress:
             case InterviewCompleted(question=question, answer=answer):
                 self._screen.line(f"  {question} {answer}", "cyan")
 
-    def _is_work(self, node_id: str) -> bool:
-        """Start, exit and diamonds take no time worth a line."""
+    def _is_work(self, node_id: str, *more: str) -> bool:
+        """Start, exit and diamonds take no time worth a line; nor do the other types that are named."""
         node = self._graph.nodes.get(node_id)
-        return node is None or self._graph.handler_type(node) not in ("start", "exit", "conditional")
+        return node is None or self._graph.handler_type(node) not in ("start", "exit", "conditional", *more)
 
     def _title(self, node_id: str) -> str:
         node = self._graph.nodes.get(node_id)

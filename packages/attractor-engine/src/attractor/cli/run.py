@@ -9,6 +9,7 @@ import click
 
 from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS, CommandError
 from attractor.cli.interrupt import run_with_interrupts
+from attractor.cli.interview import TerminalInterviewer
 from attractor.cli.models import BACKENDS, open_backend
 from attractor.cli.output import write_note
 from attractor.cli.progress import Progress
@@ -20,6 +21,7 @@ from attractor.diagnostics import Severity
 from attractor.dot import parse_dot
 from attractor.errors import ValidationError
 from attractor.graph import Graph
+from attractor.interviewers import AutoApproveInterviewer
 from attractor.pipeline import PipelineRunner, RunResult
 from attractor.state import run_directory
 from attractor.transforms import apply_transforms
@@ -46,6 +48,7 @@ def _shared_options(command: F) -> F:
         ),
         click.option("--provider", metavar="NAME", help="Provider for stages that name none: local, anthropic, ..."),
         click.option("--model", metavar="NAME", help="Model for stages that name none."),
+        click.option("--auto-approve", is_flag=True, help="Answer human gates with their first choice."),
         click.option(
             "--workdir",
             type=click.Path(exists=True, file_okay=False, resolve_path=True),
@@ -151,6 +154,7 @@ def _execute(
             async with open_backend(graph, settings, screen) as backend:
                 runner = PipelineRunner(
                     backend=backend,
+                    interviewer=AutoApproveInterviewer() if settings.auto_approve else TerminalInterviewer(screen),
                     logs_root=logs,
                     context=settings.context,
                     working_dir=settings.workdir or None,

@@ -32,6 +32,7 @@ class Settings:
     model: str = ""
     provider: str = ""
     workdir: str = ""
+    auto_approve: bool = False
     assignments: Mapping[str, str]
 
     def updated(self, given: "Settings") -> Self:
@@ -40,7 +41,7 @@ class Settings:
         What answers the model stages is one choice: giving any part of it drops what was recorded of the others.
         """
         choice = ("simulate", "dry_run", "script", "backend", "provider")
-        changed = {name: getattr(given, name) for name in ("model", "workdir") if getattr(given, name)}
+        changed = {name: getattr(given, name) for name in ("model", "workdir", "auto_approve") if getattr(given, name)}
         if any(getattr(given, name) for name in choice):
             changed |= {name: getattr(given, name) for name in choice}
         return replace(self, **changed)
