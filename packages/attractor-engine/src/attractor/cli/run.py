@@ -19,7 +19,6 @@ from attractor.cli.settings import Settings
 from attractor.cli.source import display_name, read_source, render_diagnostic
 from attractor.diagnostics import Severity
 from attractor.dot import parse_dot
-from attractor.errors import ValidationError
 from attractor.graph import Graph
 from attractor.interviewers import AutoApproveInterviewer
 from attractor.pipeline import PipelineRunner, RunResult
@@ -128,13 +127,13 @@ def _settings(**flags: Any) -> Settings:
 
 
 def _refuse_errors(graph: Graph) -> None:
-    """Show all findings of lint; raises ValidationError if the pipeline must not run."""
+    """Show what lint finds; raises ClickException, which exits 1, if the pipeline must not run."""
     diagnostics = validate(apply_transforms(graph))
     worth_showing = [item for item in diagnostics if item.severity is not Severity.INFO]
     for diagnostic in worth_showing:
         write_note(render_diagnostic(diagnostic, graph.source))
     if any(item.severity is Severity.ERROR for item in diagnostics):
-        raise ValidationError(diagnostics)
+        raise click.ClickException("the pipeline has errors and was not run.")
 
 
 def _execute(
