@@ -9,6 +9,7 @@ from unified_llm import (
     Client,
     ConfigurationError,
     Message,
+    ProviderAdapter,
     Request,
     Response,
     ServerError,
@@ -17,6 +18,7 @@ from unified_llm import (
     get_default_client,
     set_default_client,
 )
+from unified_llm.providers.registry import PROVIDERS, ProviderEntry
 from unified_llm.testing import ScriptedAdapter, events_of, respond
 
 ASK = Request(model="m", messages=[Message.user("hi")])
@@ -194,3 +196,14 @@ def test_the_default_client_is_made_once_and_can_be_replaced() -> None:
     mine = Client()
     set_default_client(mine)
     assert get_default_client() is mine
+
+
+@pytest.mark.parametrize("entry", PROVIDERS, ids=lambda entry: entry.name)
+def test_every_registered_adapter_takes_its_variables(entry: ProviderEntry) -> None:
+    variables = [names[-1] for names in {**entry.required, **entry.optional}.values()]
+    environ = dict.fromkeys(variables, "http://127.0.0.1:1/v1")
+    assert entry.is_configured(environ)
+    adapter = entry.create(environ)
+    assert isinstance(adapter, ProviderAdapter)
+    assert adapter.name == entry.name
+    assert not entry.is_configured(dict.fromkeys(variables, ""))
