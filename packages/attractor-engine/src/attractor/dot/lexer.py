@@ -1,7 +1,8 @@
 """DOT source to tokens, for the grammar in grammar.lark.
 
 One token holds a whole attribute list, which is most of a pipeline file: reading a list takes one match of one regular
-expression an attribute. Quantifiers are possessive (`*+`), so that no input makes matching backtrack.
+expression an attribute. Quantifiers are possessive (`*+`), so that no input makes matching backtrack; those of a group
+with alternatives are atomic groups instead, `(?>(?:a|b)*)`, as Python before 3.11.5 gets `(?:a|b)*+` wrong.
 """
 
 import math
@@ -20,10 +21,11 @@ MAX_DEPTH = 100
 """Subgraphs inside subgraphs beyond this are refused."""
 
 # White space and comments. `#` begins a comment only where it is the first thing on its line, as in DOT.
-_TRIVIA = r"(?:[ \t\r\f\v]++|\n(?:[ \t]*+\#[^\n]*+)?+|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+_BLOCK_COMMENT = r"/\*(?>(?:[^*]++|\*(?!/))*)\*/"
+_TRIVIA = rf"(?>(?:[ \t\r\f\v]++|\n(?:[ \t]*+\#[^\n]*+)?+|//[^\n]*+|{_BLOCK_COMMENT})*)"
 _BODY = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
 # The same, and what stands between '" and "': JSON in shell quotes whose double quotes lack their backslash.
-_TOLERANT_BODY = r"""[^"\\]*+(?:(?:\\.|(?<=')"(?=[^\s,;\]}])[^'\n]*?"(?='))[^"\\]*+)*+"""
+_TOLERANT_BODY = r"""[^"\\]*+(?>(?:(?:\\.|(?<=')"(?=[^\s,;\]}])[^'\n]*?"(?='))[^"\\]*+)*)"""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 _FIRST_LINE_COMMENT = re.compile(r"[ \t]*#[^\n]*")
@@ -61,7 +63,7 @@ class _Patterns(NamedTuple):
             ),
             re.compile(
                 rf'{_TRIVIA}(?:(?P<key>[^\W\d]\w*+(?:\.\w++)*+)|"(?P<quoted>{body})"){_TRIVIA}={_TRIVIA}{value}'
-                rf"{_TRIVIA}(?:[,;]{_TRIVIA})*+",
+                rf"{_TRIVIA}(?>(?:[,;]{_TRIVIA})*)",
                 re.DOTALL,
             ),
             re.compile(_TRIVIA + value, re.DOTALL),
@@ -72,7 +74,7 @@ _STRICT = _Patterns.compile(_BODY)
 _TOLERANT = _Patterns.compile(_TOLERANT_BODY)
 _COMMENT, _TOLERANT_COMMENT = (
     re.compile(
-        rf'"{body}"|(?P<comment>//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)|^[ \t]*+(?P<line>\#[^\n]*+)',
+        rf'"{body}"|(?P<comment>//[^\n]*+|{_BLOCK_COMMENT})|^[ \t]*+(?P<line>\#[^\n]*+)',
         re.DOTALL | re.MULTILINE,
     )
     for body in (_BODY, _TOLERANT_BODY)
