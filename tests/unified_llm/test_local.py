@@ -14,6 +14,7 @@ import pytest
 from anyio import to_thread
 from unified_llm.providers.anthropic.adapter import AnthropicAdapter
 from unified_llm.providers.local import LocalAdapter, check_local, find_model, local_server
+from unified_llm.providers.openai import OpenAIAdapter
 from unified_llm.providers.openai_compatible import OpenAICompatibleAdapter
 from unified_llm.spec.errors import (
     AuthenticationError,
@@ -63,11 +64,13 @@ def adapter(local_model):
     anyio.run(shared.close)
 
 
-@pytest.fixture(params=["chat completions", "messages"])
+@pytest.fixture(params=["chat completions", "messages", "responses"])
 async def over_http(request, local_model_url):
     """The adapters that speak to the server on board over its own protocols."""
     if request.param == "messages":
         found = AnthropicAdapter("key", base_url=local_model_url, timeout=PATIENCE)
+    elif request.param == "responses":
+        found = OpenAIAdapter("key", base_url=f"{local_model_url}/v1", timeout=PATIENCE)
     else:
         found = OpenAICompatibleAdapter(base_url=f"{local_model_url}/v1", timeout=PATIENCE)
     yield found

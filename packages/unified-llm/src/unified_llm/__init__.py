@@ -61,12 +61,14 @@ from unified_llm.spec.tools import Tool, ToolCall, ToolChoice, ToolResult
 if TYPE_CHECKING:
     from unified_llm.providers.anthropic.adapter import AnthropicAdapter
     from unified_llm.providers.local import LocalAdapter
+    from unified_llm.providers.openai.adapter import OpenAIAdapter
     from unified_llm.providers.openai_compatible.adapter import OpenAICompatibleAdapter
 
 # Adapters bring the HTTP client with them, which takes longer to import than everything else here.
 _ADAPTERS = {
     "AnthropicAdapter": "unified_llm.providers.anthropic.adapter",
     "LocalAdapter": "unified_llm.providers.local",
+    "OpenAIAdapter": "unified_llm.providers.openai.adapter",
     "OpenAICompatibleAdapter": "unified_llm.providers.openai_compatible.adapter",
 }
 
@@ -100,6 +102,7 @@ __all__ = [
     "NetworkError",
     "NoObjectGeneratedError",
     "NotFoundError",
+    "OpenAIAdapter",
     "OpenAICompatibleAdapter",
     "ProviderAdapter",
     "ProviderError",

@@ -1,9 +1,12 @@
-"""Local files given where a URL may stand (section 3.5)."""
+"""Images, audio and documents as bytes, `data:` URLs, or local files given where a URL may stand (section 3.5)."""
 
+import base64
 import mimetypes
+import re
 from pathlib import Path
 
 from unified_llm.spec.errors import ConfigurationError
+from unified_llm.spec.messages import AudioData, DocumentData, ImageData
 
 # What mimetypes doesn't know, or only where the system's tables do.
 _MEDIA_TYPES = {
@@ -23,6 +26,35 @@ _ALIASES = {
     "image/x-png": "image/png",
     "audio/x-wav": "audio/wav",
 }
+_DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,", re.IGNORECASE)
+
+
+def inline_media(media: ImageData | AudioData | DocumentData) -> tuple[str, str] | None:
+    """Base64 text and media type of what is given as bytes, `data:` URL or local file; None for a remote address.
+
+    What is said about the type goes before what the file's name tells. Raises ConfigurationError if a file can't be
+    read.
+    """
+    if media.data is not None:
+        data, found = media.data, None
+    elif match := _DATA_URL.match(media.url or ""):
+        text = (media.url or "")[match.end() :]
+        return text, normalize_media_type(media.media_type or match[1] or "application/octet-stream")
+    elif (local := load_media(media.url or "")) is not None:
+        data, found = local
+    else:
+        return None
+    media_type = normalize_media_type(media.media_type or found or _media_type_of(data, media))
+    return base64.b64encode(data).decode("ascii"), media_type
+
+
+def _media_type_of(data: bytes, media: ImageData | AudioData | DocumentData) -> str:
+    """The media type of bytes that come without one."""
+    if isinstance(media, AudioData):
+        return "audio/wav"
+    if data.startswith(b"%PDF"):
+        return "application/pdf"
+    return guess_media_type((media.file_name if isinstance(media, DocumentData) else None) or "")
 
 
 def load_media(url: str) -> tuple[bytes, str] | None:

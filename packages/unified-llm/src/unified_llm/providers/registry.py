@@ -45,6 +45,16 @@ def _value(environ: Mapping[str, str], variables: Variables) -> str | None:
 # The order is the order of preference: the first configured provider becomes the default.
 PROVIDERS: tuple[ProviderEntry, ...] = (
     ProviderEntry(
+        "openai",
+        "unified_llm.providers.openai.adapter:OpenAIAdapter",
+        {"api_key": ("OPENAI_API_KEY",)},
+        {
+            "base_url": ("OPENAI_BASE_URL",),
+            "organization": ("OPENAI_ORG_ID",),
+            "project": ("OPENAI_PROJECT_ID",),
+        },
+    ),
+    ProviderEntry(
         "anthropic",
         "unified_llm.providers.anthropic.adapter:AnthropicAdapter",
         {"api_key": ("ANTHROPIC_API_KEY",)},
