@@ -14,19 +14,10 @@ from unified_llm.client.event_stream import EventStream
 from unified_llm.provider_utils.accumulator import StreamAccumulator
 from unified_llm.provider_utils.retry import retry
 from unified_llm.spec.errors import SDKError, StreamError
-from unified_llm.spec.events import StreamEvent, StreamEventType
+from unified_llm.spec.events import PRELUDE, StreamEvent, StreamEventType
 from unified_llm.spec.request import Request
 from unified_llm.spec.response import Response, Usage
 from unified_llm.spec.tools import ToolResult
-
-# Events without content of their own. They are held back until content follows, so that a stream which fails before
-# can be retried without the reader seeing two beginnings.
-_PRELUDE = {
-    StreamEventType.STREAM_START,
-    StreamEventType.TEXT_START,
-    StreamEventType.REASONING_START,
-    StreamEventType.PROVIDER_EVENT,
-}
 
 
 def stream(model: str, prompt: str | None = None, **options: Unpack[CallOptions]) -> "StreamResult":
@@ -205,7 +196,7 @@ async def _open_step(call: Call, request: Request, total: Deadline | None) -> _O
         while True:
             event = await step.read_event()
             step.held.append(event)
-            if event.type not in _PRELUDE:
+            if event.type not in PRELUDE:
                 return step
     except BaseException:
         await step.events.aclose()

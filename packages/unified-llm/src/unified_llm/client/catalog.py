@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from unified_llm.spec.errors import ConfigurationError
 from unified_llm.spec.record import Record
+from unified_llm.spec.response import Usage
 
 CAPABILITIES = ("tools", "vision", "reasoning", "effort")
 
@@ -38,6 +39,8 @@ class ModelInfo(Record):
     supports_effort: bool = False
     input_cost_per_million: float | None = None
     output_cost_per_million: float | None = None
+    cache_read_cost_per_million: float | None = None
+    cache_write_cost_per_million: float | None = None
     knowledge_cutoff: str | None = None
     aliases: list[str] = Field(default_factory=list)
 
@@ -75,3 +78,22 @@ def get_latest_model(provider: str, capability: str | None = None) -> ModelInfo 
         if capability is None or getattr(model, f"supports_{capability}"):
             return model
     return None
+
+
+def cost_of(usage: Usage, model_id: str) -> float | None:
+    """What the tokens cost in US dollars at list price; None if the catalog doesn't know the model or its price.
+
+    Tokens read from or written to a prompt cache count at their own price, or at that of input where it is unknown.
+    """
+    model = get_model_info(model_id)
+    if model is None or model.input_cost_per_million is None or model.output_cost_per_million is None:
+        return None
+    cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    input_cost = model.input_cost_per_million
+    read_cost, write_cost = model.cache_read_cost_per_million, model.cache_write_cost_per_million
+    return (
+        max(0, usage.input_tokens - cached - written) * input_cost
+        + cached * (input_cost if read_cost is None else read_cost)
+        + written * (input_cost if write_cost is None else write_cost)
+        + usage.output_tokens * model.output_cost_per_million
+    ) / 1_000_000

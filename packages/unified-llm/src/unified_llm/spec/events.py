@@ -33,6 +33,18 @@ class StreamEventType(StrEnum):
     PROVIDER_EVENT = "provider_event"
 
 
+# Events without content of their own. Whoever may try again holds them back until content follows, so that a reader
+# doesn't see two beginnings.
+PRELUDE = frozenset(
+    {
+        StreamEventType.STREAM_START,
+        StreamEventType.TEXT_START,
+        StreamEventType.REASONING_START,
+        StreamEventType.PROVIDER_EVENT,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
     """One event. Not a pydantic record: there is one for every chunk, and each is made by this library.
