@@ -51,6 +51,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
+def official_types() -> ModuleType:
+    """The module `official_types.py`: `problems_of`, by the providers' own SDKs."""
+    return _load_module(Path(__file__).with_name("official_types.py"))
+
+
+@pytest.fixture(scope="session")
 def replay() -> ModuleType:
     """The module `replay.py`: `replay`, `check`, `check_discipline`, `pieces`."""
     return _replay
