@@ -50,6 +50,11 @@ class Recording:
         """Whether it is a stream that a correct client reads to a proper end."""
         return self.stream and self.status == 200 and not self.expected.get("error")
 
+    @property
+    def continues(self) -> bool:
+        """Whether its request holds earlier answers of the model."""
+        return "multi-turn" in self.tags and self.request_body is not None
+
 
 @dataclass
 class Observed:
