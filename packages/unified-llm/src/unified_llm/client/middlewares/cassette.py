@@ -21,9 +21,8 @@ Recorded are fields that are set, without `raw`, and without secrets.
 
 import json
 import os
-import tempfile
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,17 +39,23 @@ from unified_llm.spec.response import FinishReason, Response
 
 FORMAT = 1
 
+# Half a character, which a model may answer and JSON can escape, but no file can hold.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 _ERROR_FACTS = ("provider", "status_code", "error_code", "retryable", "retry_after")
-_RESPONSE_DEFAULTS = {"warnings": [], "message": {}}
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request as JSON, and how it ended: an answer, or an error after as much of a stream as there was."""
+    """A request as JSON, and how it ended: an answer, or an error after as much of a stream as there was.
+
+    `content` is all of it as it stands in the file.
+    """
 
     request: dict[str, Any]
-    response: Response | None = None
-    error: SDKError | None = None
+    response: Response | None
+    error: SDKError | None
+    content: dict[str, Any]
 
 
 def read_cassette(path: Path) -> list[Exchange]:
@@ -80,32 +85,38 @@ def write_cassette(path: Path, exchanges: Sequence[str]) -> None:
     """Replace the file by one of these rendered exchanges: afterwards it is the new one or the old one, whole."""
     text = f'{{\n  "cassette": {FORMAT},\n  "exchanges": [\n' + ",\n".join(exchanges) + "\n  ]\n}\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
-def render_exchange(exchange: Exchange, secrets: Sequence[str] = ()) -> str:
-    """The exchange as it stands in the file."""
-    content: dict[str, Any] = {"request": exchange.request}
-    if exchange.error is not None:
-        facts = {name: getattr(exchange.error, name) for name in _ERROR_FACTS}
+def record_exchange(
+    request: dict[str, Any], response: Response | None, error: SDKError | None = None, secrets: Sequence[str] = ()
+) -> Exchange:
+    """The exchange of a plain request, ready to be written."""
+    content: dict[str, Any] = {"request": request}
+    if error is not None:
+        facts = {name: getattr(error, name) for name in _ERROR_FACTS}
         content["error"] = {
-            "type": type(exchange.error).__name__,
-            "message": exchange.error.message,
+            "type": type(error).__name__,
+            "message": error.message,
             **{name: value for name, value in facts.items() if value is not None},
         }
-    if exchange.response is not None:
-        content["partial" if exchange.error is not None else "response"] = _plain_response(exchange.response)
-    text = json.dumps(redact_json(content, secrets), ensure_ascii=False, indent=2)
+    if response is not None:
+        content["response" if error is None else "partial"] = _plain_response(response)
+    return Exchange(request, response, error, redact_json(content, secrets))
+
+
+def render_exchange(exchange: Exchange) -> str:
+    """The exchange as the text that stands in the file."""
+    text = json.dumps(exchange.content, ensure_ascii=False, indent=2)
+    text = _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
     return "\n".join(f"    {line}" for line in text.split("\n"))
 
 
@@ -146,27 +157,25 @@ def _plain_message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_response(response: Response) -> dict[str, Any]:
-    content = response.model_dump(mode="json", exclude_none=True, exclude={"raw": True, "usage": {"raw"}})
-    content["message"] = _plain_message(content["message"])
-    return {name: value for name, value in content.items() if value != []}
+    content = response.model_dump(mode="json", exclude_defaults=True, exclude={"raw": True, "usage": {"raw"}})
+    return {**content, "message": _plain_message(content["message"])}
 
 
 def _parse_exchange(item: Any) -> Exchange:
+    response, error = None, None
     match item:
         case {"request": dict(request), "response": str(text), **rest} if not rest:
-            return Exchange(_normal(request), _text_response(text, request))
-        case {"request": dict(request), "response": dict(response), **rest} if not rest:
-            return Exchange(_normal(request), Response.model_validate(response))
-        case {"request": dict(request), "error": dict(error), "partial": dict(partial), **rest} if not rest:
-            return Exchange(_normal(request), Response.model_validate(partial), _parse_error(error))
-        case {"request": dict(request), "error": dict(error), **rest} if not rest:
-            return Exchange(_normal(request), None, _parse_error(error))
-    raise ValueError("an exchange has a `request` and either a `response` or an `error` (which may have a `partial`)")
-
-
-def _normal(request: dict[str, Any]) -> dict[str, Any]:
-    """The request as this version would record it, whoever wrote it."""
-    return plain_request(Request.model_validate(request))
+            response = _text_response(text, request)
+        case {"request": dict(request), "response": dict(content), **rest} if not rest:
+            response = Response.model_validate(content)
+        case {"request": dict(request), "error": dict(facts), "partial": dict(partial), **rest} if not rest:
+            response, error = Response.model_validate(partial), _parse_error(facts)
+        case {"request": dict(request), "error": dict(facts), **rest} if not rest:
+            error = _parse_error(facts)
+        case _:
+            raise ValueError("it needs a `request` and either a `response` or an `error`, which may have a `partial`")
+    # As this version would record it, whoever wrote it.
+    return Exchange(plain_request(Request.model_validate(request)), response, error, item)
 
 
 def _text_response(text: str, request: dict[str, Any]) -> Response:

@@ -13,6 +13,7 @@ from unified_llm.client.middlewares.cassette import (
     differences,
     plain_request,
     read_cassette,
+    record_exchange,
     render_exchange,
     write_cassette,
 )
@@ -62,7 +63,7 @@ class RecordingMiddleware:
             raise ConfigurationError(f'there is no cassette {self._path}; make it with mode="record"')
         recorded = mode != "record" and self._path.exists()
         self._exchanges = read_cassette(self._path) if recorded else []
-        self._rendered = [render_exchange(exchange, self._secrets) for exchange in self._exchanges]
+        self._rendered = [render_exchange(exchange) for exchange in self._exchanges]
         self._unplayed = list(self._exchanges)
 
     @property
@@ -83,7 +84,7 @@ class RecordingMiddleware:
         except SDKError as error:
             self._record_failure(plain, error)
             raise
-        self._record(Exchange(plain, response))
+        self._record(plain, response)
         return response
 
     async def stream(self, request: Request, call_next: StreamCall) -> AsyncIterator[StreamEvent]:
@@ -101,7 +102,7 @@ class RecordingMiddleware:
                 async for event in events:
                     if event.type == StreamEventType.FINISH:
                         accumulator.process(event)
-                        self._record(Exchange(plain, accumulator.response()))
+                        self._record(plain, accumulator.response())
                     elif event.type != StreamEventType.ERROR:
                         accumulator.process(event)
                     yield event
@@ -126,17 +127,18 @@ class RecordingMiddleware:
             return recorded == asked
         return self._match_on(recorded) == self._match_on(asked)
 
-    def _record(self, exchange: Exchange) -> None:
+    def _record(self, plain: dict[str, Any], response: Response | None, error: SDKError | None = None) -> None:
+        exchange = record_exchange(plain, response, error, self._secrets)
         # Written here and not in a thread, so that nothing can come between an answer and its record.
         self._exchanges.append(exchange)
-        self._rendered.append(render_exchange(exchange, self._secrets))
+        self._rendered.append(render_exchange(exchange))
         write_cassette(self._path, self._rendered)
 
     def _record_failure(self, plain: dict[str, Any], error: SDKError, partial: Response | None = None) -> None:
         # An abort and a wrong set-up are not the provider's doing, and wouldn't be the next time.
         if not isinstance(error, AbortError | ConfigurationError):
             has_content = partial is not None and partial.message.content
-            self._record(Exchange(plain, partial if has_content else None, error))
+            self._record(plain, partial if has_content else None, error)
 
     def _unknown(self, asked: dict[str, Any]) -> ConfigurationError:
         what = f"the cassette {self._path} has no answer for this request to {asked['model']}"
