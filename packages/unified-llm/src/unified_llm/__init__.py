@@ -60,6 +60,7 @@ from unified_llm.spec.tools import Tool, ToolCall, ToolChoice, ToolResult
 
 if TYPE_CHECKING:
     from unified_llm.providers.anthropic.adapter import AnthropicAdapter
+    from unified_llm.providers.gemini.adapter import GeminiAdapter
     from unified_llm.providers.local import LocalAdapter
     from unified_llm.providers.openai.adapter import OpenAIAdapter
     from unified_llm.providers.openai_compatible.adapter import OpenAICompatibleAdapter
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 # Adapters bring the HTTP client with them, which takes longer to import than everything else here.
 _ADAPTERS = {
     "AnthropicAdapter": "unified_llm.providers.anthropic.adapter",
+    "GeminiAdapter": "unified_llm.providers.gemini.adapter",
     "LocalAdapter": "unified_llm.providers.local",
     "OpenAIAdapter": "unified_llm.providers.openai.adapter",
     "OpenAICompatibleAdapter": "unified_llm.providers.openai_compatible.adapter",
@@ -91,6 +93,7 @@ __all__ = [
     "DocumentData",
     "EventStream",
     "FinishReason",
+    "GeminiAdapter",
     "GenerateResult",
     "ImageData",
     "InvalidRequestError",

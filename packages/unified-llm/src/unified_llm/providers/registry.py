@@ -61,6 +61,12 @@ PROVIDERS: tuple[ProviderEntry, ...] = (
         {"base_url": ("ANTHROPIC_BASE_URL",)},
     ),
     ProviderEntry(
+        "gemini",
+        "unified_llm.providers.gemini.adapter:GeminiAdapter",
+        {"api_key": ("GEMINI_API_KEY", "GOOGLE_API_KEY")},
+        {"base_url": ("GEMINI_BASE_URL",)},
+    ),
+    ProviderEntry(
         "openai_compatible",
         "unified_llm.providers.openai_compatible.adapter:OpenAICompatibleAdapter",
         {"base_url": ("OPENAI_COMPATIBLE_BASE_URL",)},
