@@ -18,18 +18,23 @@ from typing import Any, TypeVar
 import anyio
 
 from attractor.errors import PipelineConfigurationError
-from attractor.events import CheckpointSaved, Event
+from attractor.events import CheckpointSaved, Event, StageStarted
 from attractor.state.json_values import encode_json, to_bytes
 from attractor.state.run_directory import write_all
 
 EVENTS_NAME = "events.jsonl"
 _logger = logging.getLogger("attractor.events")
 _READ_BYTES = 64 * 1024
+# A quick stage ends within microseconds, and the next one begins as soon: one write for what happens between two ends.
+_BRIEFLY_HELD = (CheckpointSaved, StageStarted)
 E = TypeVar("E", bound=Event)
 
 
 class EventLog:
-    """The events of one run directory. Used from the run's own event loop; close it when the run ends."""
+    """The events of one run directory. Used from the run's own event loop; close it when the run ends.
+
+    Some are held back for a moment, since one write serves several; `flush()` must be called every now and then.
+    """
 
     def __init__(
         self, folder: Path, observer: "Observer | None" = None, clock: Callable[[], float] = time.time
@@ -37,7 +42,7 @@ class EventLog:
         self.path = folder / EVENTS_NAME
         self._observer = observer
         self._clock = clock
-        self._pending = b""
+        self._pending: list[Event] = []
         self._sequence = _mend(self.path)
         self._file = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._news = anyio.Event()
@@ -48,15 +53,20 @@ class EventLog:
         """Record an event and tell the observer."""
         self._sequence += 1
         event = kind(sequence=self._sequence, time=round(self._clock(), 6), **fields)
-        data = self._pending + to_bytes(encode_json(event.to_record()) + "\n")
-        # A saved checkpoint is followed by the next stage or the end within microseconds: one write for both.
-        self._pending = data if kind is CheckpointSaved else b""
-        if not self._pending and not self.closed:
-            write_all(self._file, data)
+        self._pending.append(event)
+        if kind not in _BRIEFLY_HELD:
+            self.flush()
         if self._observer:
             self._observer.put(event)
         self._wake()
         return event
+
+    def flush(self) -> None:
+        """Write what is held back, for readers of the file. Streams of this log do that themselves."""
+        if self._pending and not self.closed:
+            events, self._pending = self._pending, []
+            lines = [encode_json(event.to_record()) + "\n" for event in events]
+            write_all(self._file, to_bytes("".join(lines)))
 
     async def stream(self) -> AsyncIterator[Event]:
         """Every event from the first on, until the log is closed."""
@@ -64,6 +74,7 @@ class EventLog:
         while True:
             # What is asked before reading can't be missed after it.
             closed, news = self.closed, self._listen()
+            self.flush()
             while batch := reader.read():
                 for event in batch:
                     yield event
@@ -75,8 +86,7 @@ class EventLog:
         """Write what is pending; streams end, and the observer gets what is left, within seconds."""
         if self.closed:
             return
-        if self._pending:
-            write_all(self._file, self._pending)
+        self.flush()
         self.closed = True
         os.close(self._file)
         self._wake()

@@ -319,13 +319,11 @@ class Graph:
 
         A shape that stands for nothing means codergen.
         """
-        if node.type:
-            return node.type
-        if any(node.id == start.id for start in self.start_nodes):
-            return "start"
-        if any(node.id == end.id for end in self.exit_nodes):
-            return "exit"
-        return SHAPE_TO_TYPE.get(node.shape, "codergen")
+        return node.type or self._terminal_types.get(node.id) or SHAPE_TO_TYPE.get(node.shape, "codergen")
+
+    @cached_property
+    def _terminal_types(self) -> Mapping[str, str]:
+        return {node.id: "exit" for node in self.exit_nodes} | {node.id: "start" for node in self.start_nodes}
 
     def _terminals(self, handler_type: str, ids: tuple[str, ...]) -> tuple[Node, ...]:
         declared = tuple(

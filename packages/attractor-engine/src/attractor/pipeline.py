@@ -202,7 +202,9 @@ class PipelineRunner:
         observer = Observer(self.on_event) if self.on_event else None
         log = EventLog(path, observer, self._clock)
         limits = self._limits or Limits.of_graph(graph)
-        execution = Execution(path, graph, prepared.registry, log.emit, values, limits=limits, clock=self._clock)
+        execution = Execution(
+            path, graph, prepared.registry, log.emit, values, limits=limits, clock=self._clock, on_tick=log.flush
+        )
         try:
             start(execution)
             if execution.checkpoint.status is RunStatus.COMPLETED and not from_node:

@@ -14,16 +14,20 @@ from attractor.errors import CheckpointError
 from attractor.events import Emit
 from attractor.graph import Graph, to_text
 from attractor.handlers.base import HandlerRegistry
+from attractor.outcome import Outcome
 from attractor.state.checkpoint import Checkpoint, RunStatus
 from attractor.state.context import Context
-from attractor.state.journal import CheckpointStore, has_checkpoint, load_checkpoint
+from attractor.state.journal import CheckpointStore, has_checkpoint, restore_run
+
+TICK_SECONDS = 0.05
 
 
 class Execution:
     """Executes a run in `root`, and after an edge with loop_restart in `root/restart-N`.
 
     A restart begins with fresh context and outcomes, but takes the visits with it, so that it comes to an end.
-    `checkpoint` is the state of the last one. `cancel_reason` is recorded if the run is cancelled.
+    `checkpoint` is the state of the last one. `cancel_reason` is recorded if the run is cancelled. `on_tick` is called
+    every few moments while stages are under way.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Execution:
         limits: Limits,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._root = root
         self._graph = graph
@@ -46,7 +51,9 @@ class Execution:
         self._limits = limits
         self._clock = clock
         self._sleep = sleep
+        self._on_tick = on_tick
         self._folder = root
+        self._statuses: Mapping[str, Outcome] = {}
         self.checkpoint = Checkpoint()
         self.cancel_reason = "cancelled"
 
@@ -57,10 +64,10 @@ class Execution:
 
     def load(self) -> None:
         """Take the state that lies on disk, that of the last restart; raises CheckpointError."""
-        self.checkpoint = load_checkpoint(self._root)
+        self.checkpoint, self._statuses = restore_run(self._root)
         while self.checkpoint.status is RunStatus.RESTARTED and has_checkpoint(self._restart_folder()):
             self._folder = self._restart_folder()
-            self.checkpoint = load_checkpoint(self._folder)
+            self.checkpoint, self._statuses = restore_run(self._folder)
         if self.checkpoint.next_node and self.checkpoint.next_node not in self._graph.nodes:
             raise CheckpointError(
                 f"{self._folder} would go on at node {self.checkpoint.next_node!r}, which the pipeline doesn't have; "
@@ -78,7 +85,7 @@ class Execution:
 
     async def _traverse(self, store_changes: Callable[[CheckpointStore], None]) -> None:
         context = Context(self.checkpoint.context_values, self.checkpoint.logs)
-        store = CheckpointStore(self._folder, self.checkpoint)
+        store = CheckpointStore(self._folder, self.checkpoint, statuses=self._statuses)
         try:
             store_changes(store)
             stages = StageExecutor(
@@ -92,16 +99,39 @@ class Execution:
             traversal = Traversal(
                 self._graph, context, self.checkpoint, store, stages, self._emit, limits=self._limits, clock=self._clock
             )
+            await self._run_ticking(traversal, store)
+        finally:
+            store.close()
+
+    async def _run_ticking(self, traversal: Traversal, store: CheckpointStore) -> None:
+        """Run, and keep the files for readers up to date while a stage takes its time."""
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tick, store)
             try:
                 await traversal.run()
             except anyio.get_cancelled_exc_class():
                 traversal.record_cancellation(self.cancel_reason)
                 raise
-        finally:
-            store.close()
+            except Exception as error:
+                # Kept from the task group, which would wrap it.
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _tick(self, store: CheckpointStore) -> None:
+        while True:
+            await anyio.sleep(TICK_SECONDS)
+            try:
+                self._on_tick()
+                store.keep_up()
+            except OSError:
+                return  # The next step, or the end, meets the same error, and ends the run with it.
 
     def _restart(self) -> None:
         before, self._folder = self.checkpoint, self._restart_folder()
+        self._statuses = {}
         self._folder.mkdir(exist_ok=True)
         self.checkpoint = Checkpoint(
             run_id=before.run_id,

@@ -75,7 +75,9 @@ def build_retry_policy(node: Node, graph: Graph) -> RetryPolicy:
         if preset is not None:
             return preset
         retries = graph.default_max_retries
-    return replace(preset or PRESETS["standard"], max_attempts=max(retries, 0) + 1)
+    if retries <= 0:
+        return PRESETS["none"]
+    return replace(preset or PRESETS["standard"], max_attempts=retries + 1)
 
 
 Attempt = Callable[[], Awaitable[Outcome]]

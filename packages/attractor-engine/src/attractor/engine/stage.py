@@ -19,9 +19,8 @@ from attractor.graph import Graph, Node
 from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import Context
-from attractor.state.json_values import encode_json, to_json_value
+from attractor.state.json_values import to_json_value
 from attractor.state.run_directory import stage_path
-from attractor.state.status_file import write_status
 
 AUTO_STATUS_NOTES = "auto-status: handler completed without writing status"
 
@@ -52,7 +51,7 @@ class StageExecutor:
         self._uniform = uniform
 
     async def execute(self, node: Node, context: Context, index: int) -> tuple[Outcome, int]:
-        """The node's outcome, applied to the context and written to status.json, and the number of attempts.
+        """The node's outcome, applied to the context, and the number of attempts.
 
         Raises only what ends the whole run: cancellation, and a disk that can't be written.
         """
@@ -81,7 +80,6 @@ class StageExecutor:
             uniform=self._uniform,
         )
         outcome = _apply(node, outcome, context)
-        write_status(stage_path(self._logs_root, node.id), outcome)
         if outcome.status is StageStatus.FAIL and not self._only_passes_on(node):
             self._emit(StageFailed, name=node.id, index=index, error=outcome.failure_reason, will_retry=False)
         else:
@@ -130,10 +128,14 @@ def _check(node: Node, outcome: Outcome) -> Outcome:
         if len(updates) != len(outcome.context_updates):
             raise ContextValueError("context keys must be text")
         status = StageStatus(outcome.status)
-        encode_json([outcome.preferred_label, outcome.notes, outcome.failure_reason, *outcome.suggested_next_ids])
+        texts = (outcome.preferred_label, outcome.notes, outcome.failure_reason, *outcome.suggested_next_ids)
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("its label, notes, reason and suggested ids must be text")
     except (ContextValueError, TypeError, ValueError) as error:
         return Outcome.fail(f"stage {node.id!r}: {error}", terminal=True)
-    return replace(outcome, status=status, context_updates=updates) if updates else outcome
+    return (
+        replace(outcome, status=status, context_updates=updates) if updates or status is not outcome.status else outcome
+    )
 
 
 def _apply(node: Node, outcome: Outcome, context: Context) -> Outcome:

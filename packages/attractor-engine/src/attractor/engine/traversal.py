@@ -55,7 +55,10 @@ class Traversal:
         """Step until the checkpoint's status says that the run ended."""
         with anyio.move_on_after(self._limits.max_duration) as scope:
             while self._checkpoint.status is RunStatus.RUNNING:
-                self._record(await self._step(self._graph.nodes[self._checkpoint.next_node]))
+                step = await self._step(self._graph.nodes[self._checkpoint.next_node])
+                self._record(step)
+                if step.outcome is not None and step.outcome.status is not StageStatus.SKIPPED:
+                    self._context.run.last_outcome = self._checkpoint.node_outcomes[step.node_id]
         if scope.cancelled_caught:
             self._record(self._fail(f"the run took longer than max_duration ({self._limits.max_duration:g} s)"))
 
@@ -77,8 +80,6 @@ class Traversal:
         facts.incoming_edge = self._incoming_edge()
         outcome, attempts = await self._stages.execute(node, self._context, len(self._checkpoint.completed_nodes))
         facts.resumed = False
-        if outcome.status is not StageStatus.SKIPPED:
-            facts.last_outcome = outcome.without_updates()
         return self._advance(node, outcome, attempts, at_exit)
 
     def _advance(self, node: Node, outcome: Outcome, attempts: int, at_exit: bool) -> Step:

@@ -60,7 +60,7 @@ class HandlerRegistry:
         """
         if node.type in self._handlers:
             return self._handlers[node.type]
-        plain = Node(node.id, {key: value for key, value in node.attrs.items() if key != "type"})
+        plain = Node(node.id, {key: value for key, value in node.attrs.items() if key != "type"}) if node.type else node
         by_shape = graph.handler_type(plain) if graph else SHAPE_TO_TYPE.get(node.shape, "codergen")
         wanted = node.type if node.type in SPECIFIED_TYPES else by_shape
         handler = self._handlers.get(wanted) or (self.default_handler if wanted == "codergen" else None)

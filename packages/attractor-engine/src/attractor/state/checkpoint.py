@@ -195,6 +195,8 @@ def encode_entry(entry: Entry, changes: str) -> str:
     fields: dict[str, Any] = {"node": step.node_id, "time": round(entry.time, 3)}
     if step.outcome is not None:
         fields["outcome"] = encode_outcome(step.outcome)
+        if step.outcome.context_updates:
+            fields["updates"] = list(step.outcome.context_updates)
     if step.next_node:
         fields["next"] = step.next_node
     if step.edge is not None:

@@ -1,19 +1,21 @@
 """The journal and the checkpoint file of a run: how its state survives a kill and a loss of power (section 5.3).
 
-journal.jsonl gets one synced record per step and is the truth. checkpoint.json is the whole state in one file, for
-readers; rewriting it after every step would cost more than a quick step itself, so it may lag behind the journal by the
-few milliseconds that RewritePolicy allows. Whoever loads a run reads both.
+journal.jsonl gets one synced record per step and is the truth: a run is loaded by folding it. checkpoint.json, the whole
+state in one file, and the status.json of each stage are for readers; writing them after every step would cost more than
+a quick step itself, so they may lag behind the journal by what RewritePolicy allows.
 """
 
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attractor.errors import CheckpointError
+from attractor.outcome import Outcome
 from attractor.state.checkpoint import (
     CHECKPOINT_NAME,
     JOURNAL_NAME,
@@ -25,7 +27,8 @@ from attractor.state.checkpoint import (
     encode_entry,
 )
 from attractor.state.json_values import encode_json, to_bytes
-from attractor.state.run_directory import replace_file, sync_directory, write_all
+from attractor.state.run_directory import replace_file, stage_path, sync_directory, write_all
+from attractor.state.status_file import has_status, write_status
 
 # macOS has no fdatasync.
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -33,23 +36,25 @@ _sync = getattr(os, "fdatasync", os.fsync)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePolicy:
-    """How soon after the last time checkpoint.json is written again, in seconds.
+    """How soon after the last time what readers want is written again, in seconds.
 
-    A small file waits until writing takes at most one part in `cost_share` of the run's time; one of more than
-    `large_bytes` waits for `large_interval`. Pauses, ends and stages that work outside of this process don't wait,
-    large files aside.
+    A small checkpoint.json waits until writing takes at most one part in `cost_share` of the run's time; one of more
+    than `large_bytes` waits for `large_interval`. The stages' files wait for `status_interval`. Pauses, ends and stages
+    that work outside of this process don't wait, a large checkpoint.json aside.
     """
 
     smallest_interval: float = 0.005
     cost_share: float = 20.0
     large_bytes: int = 64 * 1024
     large_interval: float = 1.0
+    status_interval: float = 1.0
 
 
 class CheckpointStore:
-    """Keeps the checkpoint of one run up to date on disk. Close it when the run ends.
+    """Keeps the checkpoint of one run, and the status.json of its stages, up to date on disk. Close it in the end.
 
-    Writes block until they are on disk: a step is not done before that.
+    Writes block until they are on disk: a step is not done before that. `statuses` are those that a killed run may not
+    have come to write, as `restore_run()` finds them.
     """
 
     def __init__(
@@ -58,17 +63,22 @@ class CheckpointStore:
         checkpoint: Checkpoint,
         policy: RewritePolicy = RewritePolicy(),
         clock: Callable[[], float] = time.monotonic,
+        *,
+        statuses: Mapping[str, Outcome] = MappingProxyType({}),
     ) -> None:
         self._folder = folder
         self._checkpoint = checkpoint
         self._policy = policy
         self._clock = clock
+        self._statuses = dict(statuses)
         self._fragments = {key: encode_json(value) for key, value in checkpoint.context_values.items()}
         self._saved_sequence = -1
         self._saved_at = 0.0
+        self._statuses_written_at = clock()
         self._cost = 0.0
         self._size = 0
         self._journal = self._open_journal()
+        self._write_statuses()
         self.save()
 
     def append(self, entry: Entry) -> None:
@@ -78,13 +88,22 @@ class CheckpointStore:
         self._fragments.update(fragments)
         write_all(self._journal, to_bytes(encode_entry(entry, _join(fragments)) + "\n"))
         _sync(self._journal)
-        if self._clock() - self._saved_at >= self._interval():
+        if entry.step.outcome is not None:
+            self._statuses[entry.step.node_id] = entry.step.outcome
+        self.keep_up()
+
+    def keep_up(self) -> None:
+        """Write what lags behind, if it is time for that."""
+        now = self._clock()
+        if now - self._saved_at >= self._interval():
             self.save()
+        if now - self._statuses_written_at >= self._policy.status_interval:
+            self._write_statuses()
 
     def catch_up(self) -> None:
-        """Write checkpoint.json if it lags behind, unless it is large and was written lately."""
-        lags = self._saved_sequence != self._checkpoint.sequence
-        if lags and (self._size <= self._policy.large_bytes or self._clock() - self._saved_at >= self._interval()):
+        """Write what lags behind; but not checkpoint.json if that is large and was written lately."""
+        self._write_statuses()
+        if self._size <= self._policy.large_bytes or self._clock() - self._saved_at >= self._interval():
             self.save()
 
     def save(self) -> None:
@@ -99,14 +118,21 @@ class CheckpointStore:
         self._cost = self._saved_at - begun
 
     def close(self) -> None:
-        """Write checkpoint.json a last time and close the journal."""
+        """Write everything a last time and close the journal."""
         if self._journal < 0:
             return
         try:
+            self._write_statuses()
             self.save()
         finally:
             os.close(self._journal)
             self._journal = -1
+
+    def _write_statuses(self) -> None:
+        statuses, self._statuses = self._statuses, {}
+        for node_id, outcome in statuses.items():
+            write_status(stage_path(self._folder, node_id), outcome)
+        self._statuses_written_at = self._clock()
 
     def _interval(self) -> float:
         if self._size > self._policy.large_bytes:
@@ -133,10 +159,15 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """The state that a run directory holds: checkpoint.json and the steps that the journal has beyond it.
+    """The state that a run directory holds: that of its journal, or of checkpoint.json where that is newer.
 
     A torn last line of the journal is a step that never was. Everything else that doesn't fit raises CheckpointError.
     """
+    return restore_run(folder)[0]
+
+
+def restore_run(folder: Path) -> tuple[Checkpoint, dict[str, Outcome]]:
+    """The same, and the outcomes of stages whose status.json a kill left missing, old or torn."""
     path, journal = folder / CHECKPOINT_NAME, folder / JOURNAL_NAME
     records = _read_journal(journal) if journal.exists() else iter(())
     first = next(records, None)
@@ -148,25 +179,37 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         )
     if first is None:
         assert checkpoint is not None
-        return checkpoint
+        return checkpoint, {}
     begun = decode_checkpoint(first[1], journal)
-    if checkpoint is None:
-        checkpoint = begun
-    elif checkpoint.run_id != begun.run_id:
+    if checkpoint is not None and checkpoint.run_id != begun.run_id:
         raise CheckpointError(
             f"{path} is of run {checkpoint.run_id}, but {JOURNAL_NAME} beside it is of run {begun.run_id}; put back "
             f"the right file, or delete {CHECKPOINT_NAME} to resume from the journal"
         )
-    sequence = begun.sequence
+    outcomes: dict[str, Outcome] = {}
     for number, fields in records:
-        sequence += 1
-        if sequence <= checkpoint.sequence:
-            continue
         try:
-            checkpoint.apply(decode_entry(fields))
+            entry = decode_entry(fields)
+            begun.apply(entry)
+            if entry.step.outcome is not None:
+                outcomes[entry.step.node_id] = _with_updates(entry, fields.get("updates", ()), begun)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{journal}, line {number} is damaged ({error!r}); start a new run") from error
-    return checkpoint
+    if checkpoint is not None and checkpoint.sequence > begun.sequence:
+        return checkpoint, {}
+    missing = {
+        node_id: outcome
+        for node_id, outcome in outcomes.items()
+        if not has_status(stage_path(folder, node_id), outcome)
+    }
+    return begun, missing
+
+
+def _with_updates(entry: Entry, keys: Iterable[str], checkpoint: Checkpoint) -> Outcome:
+    """The step's outcome, whose updates the journal holds as changes of the context alone."""
+    assert entry.step.outcome is not None
+    values = checkpoint.context_values
+    return replace(entry.step.outcome, context_updates={key: values.get(key) for key in keys})
 
 
 def _read_journal(path: Path) -> Iterator[tuple[int, Any]]:

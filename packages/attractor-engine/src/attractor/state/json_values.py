@@ -11,7 +11,8 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 def encode_json(value: Any) -> str:
     """Compact JSON on one line."""
-    return _encode(value)
+    # The encoder sets itself up anew for each value; most values are small numbers.
+    return int.__repr__(value) if type(value) is int else _encode(value)
 
 
 def to_bytes(text: str) -> bytes:

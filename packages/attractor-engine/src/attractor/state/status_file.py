@@ -13,7 +13,10 @@ STATUS_NAME = "status.json"
 
 
 def write_status(stage_dir: Path, outcome: Outcome) -> None:
-    """Record the outcome, and make the directory if it is missing."""
+    """Record the outcome, and make the directory if it is missing.
+
+    Not atomic: the journal is the truth, and a resumption writes again what a kill may have torn.
+    """
     path = f"{stage_dir}/{STATUS_NAME}"
     flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC
     try:
@@ -22,9 +25,21 @@ def write_status(stage_dir: Path, outcome: Outcome) -> None:
         os.makedirs(stage_dir, exist_ok=True)
         descriptor = os.open(path, flags, 0o644)
     try:
-        write_all(descriptor, to_bytes(encode_json(to_status_record(outcome)) + "\n"))
+        write_all(descriptor, _encode(outcome))
     finally:
         os.close(descriptor)
+
+
+def has_status(stage_dir: Path, outcome: Outcome) -> bool:
+    """Whether the outcome is recorded there as `write_status()` does."""
+    try:
+        return (stage_dir / STATUS_NAME).read_bytes() == _encode(outcome)
+    except OSError:
+        return False
+
+
+def _encode(outcome: Outcome) -> bytes:
+    return to_bytes(encode_json(to_status_record(outcome)) + "\n")
 
 
 def clear_status(stage_dir: Path) -> None:
