@@ -60,9 +60,16 @@ LAYERS = {
 }
 # A package may import those after it, through these modules only.
 PACKAGES = ["attractor", "agent_loop", "unified_llm"]
-PUBLIC_MODULES = {"unified_llm", "unified_llm.testing", "unified_llm.sync", "agent_loop", "agent_loop.environments"}
+PUBLIC_MODULES = {
+    "unified_llm",
+    "unified_llm.client.middlewares",
+    "unified_llm.testing",
+    "unified_llm.sync",
+    "agent_loop",
+    "agent_loop.environments",
+}
 # Optional extras, and what is too heavy for everyone's start-up. Any other import stands at the top of its file.
-LAZY = {"xllamacpp", "jsonschema", "referencing", "anyio"}
+LAZY = {"xllamacpp", "opentelemetry", "jsonschema", "referencing", "anyio"}
 HTTP_MODULE = "unified_llm.provider_utils.http"
 
 

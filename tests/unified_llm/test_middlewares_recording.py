@@ -83,7 +83,7 @@ async def test_the_file_is_plain_enough_to_read(cassette: Path) -> None:
                 "response": {
                     "id": "response-1",
                     "model": "m",
-                    "provider": "s",
+                    "provider": "scripted",
                     "message": {"role": "assistant", "content": "Grüße!"},
                     "finish_reason": {"reason": "stop"},
                     "usage": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15},
