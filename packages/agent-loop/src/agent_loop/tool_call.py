@@ -1,6 +1,7 @@
 """From a model's call to its result (section 3.8): lookup, validate, execute, truncate, emit, return."""
 
 import inspect
+import posixpath
 from collections.abc import Sequence
 from functools import partial
 
@@ -52,7 +53,8 @@ def _files_written(session: SessionRecord, call: ToolCall) -> frozenset[str]:
     tool = session.provider_profile.tool_registry.get(call.name)
     if tool is None or tool.writes is None or _find_error(call, tool):
         return frozenset()
-    return frozenset(tool.writes(call.arguments))
+    directory = session.execution_env.working_directory()
+    return frozenset(posixpath.normpath(posixpath.join(directory, path)) for path in tool.writes(call.arguments))
 
 
 async def execute_single_tool(session: SessionRecord, call: ToolCall) -> ToolResultData:

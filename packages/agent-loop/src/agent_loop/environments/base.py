@@ -88,6 +88,17 @@ class ExecutionEnvironment(Protocol):
         """
         ...
 
+    async def delete_file(self, path: str) -> None:
+        """Remove a regular file, or a symlink itself. Raises PathNotFoundError, PathNotAllowedError."""
+        ...
+
+    async def move_file(self, source: str, target: str) -> None:
+        """Rename a regular file, and make missing parent directories of the target.
+
+        Raises PathNotFoundError, and PathNotAllowedError also where the target exists or the source is a symlink.
+        """
+        ...
+
     async def file_exists(self, path: str) -> bool:
         """Whether there is anything at that path."""
         ...

@@ -106,6 +106,14 @@ class LocalExecutionEnvironment:
         """See ExecutionEnvironment."""
         await self._in_thread(lambda: local_files.write_bytes(self._resolve_writable(path), data))
 
+    async def delete_file(self, path: str) -> None:
+        """See ExecutionEnvironment."""
+        await self._in_thread(lambda: local_files.delete(self._resolve_entry(path)))
+
+    async def move_file(self, source: str, target: str) -> None:
+        """See ExecutionEnvironment."""
+        await self._in_thread(lambda: local_files.move(self._resolve_entry(source), self._resolve_entry(target)))
+
     async def file_exists(self, path: str) -> bool:
         """See ExecutionEnvironment."""
         return await self._in_thread(lambda: os.path.lexists(self._resolve(path)))
@@ -193,7 +201,14 @@ class LocalExecutionEnvironment:
         return Path(os.path.normpath(self._directory / Path(path).expanduser()))
 
     def _resolve_writable(self, path: str) -> Path:
-        target = self._resolve(path).resolve()
+        return self._require_writable(path, self._resolve(path).resolve())
+
+    def _resolve_entry(self, path: str) -> Path:
+        """The entry of a directory, which may be a symlink itself."""
+        entry = self._resolve(path)
+        return self._require_writable(path, entry.parent.resolve() / entry.name)
+
+    def _require_writable(self, path: str, target: Path) -> Path:
         if not self._allow_outside and not any(target.is_relative_to(root) for root in self._roots):
             raise PathNotAllowedError(
                 f"{path} lies outside the working directory {self._directory}; file tools may not write there"

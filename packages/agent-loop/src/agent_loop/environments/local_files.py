@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from itertools import islice
@@ -14,6 +15,7 @@ from agent_loop.text_encoding import NotTextError, detect_encoding
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
 _SPECIAL = (
     (stat.S_ISDIR, "a directory"),
+    (stat.S_ISLNK, "a symlink"),
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
@@ -135,6 +137,30 @@ def _copy_attributes(descriptor: int, existing: os.stat_result) -> None:
     if (made.st_uid, made.st_gid) != (existing.st_uid, existing.st_gid):
         os.fchown(descriptor, existing.st_uid, existing.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
+
+
+def delete(path: Path) -> None:
+    """Remove a regular file, or a symlink whatever it leads to."""
+    _require_entry(path, symlink=True)
+    path.unlink()
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a regular file. Never overwrites; parents of the target are made."""
+    _require_entry(source)
+    if os.path.lexists(target):
+        raise PathNotAllowedError(f"{target} exists already")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(source, target)
+
+
+def _require_entry(path: Path, *, symlink: bool = False) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise PathNotFoundError(f"no such file: {path}") from None
+    if not (symlink and stat.S_ISLNK(mode)):
+        require_regular(mode, path)
 
 
 def list_directory(path: Path, depth: int) -> list[DirEntry]:

@@ -1,7 +1,6 @@
 """Reading and writing whole files (section 3.3)."""
 
 import mimetypes
-import posixpath
 
 from unified_llm import ImageData
 
@@ -56,7 +55,7 @@ async def write_file(arguments: Arguments, environment: ExecutionEnvironment) ->
 
 def written_path(arguments: Arguments) -> list[str]:
     """The file that a call modifies, by its `file_path`."""
-    return [posixpath.normpath(arguments["file_path"])]
+    return [arguments["file_path"]]
 
 
 READ_FILE = RegisteredTool(

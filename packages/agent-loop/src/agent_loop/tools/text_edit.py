@@ -4,17 +4,12 @@ Three ways to match are tried, each only if the one before finds nothing: exactl
 typographic punctuation, and by whole lines with other white space. The latter two count only if they find one place.
 """
 
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-# One character for one, so that positions stay the same.
-_PUNCTUATION = str.maketrans(
-    "‘’‚‛“”„‟‐‑‒–—―−\u00a0\u2002\u2003\u2007\u2008\u2009\u200a\u202f\u205f\u3000",
-    "''''\"\"\"\"-------          ",
-)
+from agent_loop.tools.line_match import PUNCTUATION, Indentation, find_lines, loose_key
 
 
 class NoMatchError(LookupError):
@@ -28,14 +23,6 @@ class AmbiguousMatchError(LookupError):
         super().__init__(f"matches at lines {lines}")
         self.lines = lines
         self.exact = exact
-
-
-class UnclearIndentationError(LookupError):
-    """The text matches with other indentation, which doesn't tell how to indent the replacement."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__(f"indentation differs at line {line}")
-        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +49,8 @@ def replace_text(text: str, old: str, new: str, *, replace_all: bool = False) ->
     if places := _find_all(view.text, old, overlapping=not replace_all):
         _require_one(view.text, places, replace_all)
         return view.replace(places, old, new)
-    plain = old.translate(_PUNCTUATION)
-    if places := _find_all(view.text.translate(_PUNCTUATION), plain, overlapping=True):
+    plain = old.translate(PUNCTUATION)
+    if places := _find_all(view.text.translate(PUNCTUATION), plain, overlapping=True):
         _require_one(view.text, places, exact=False)
         return view.replace(places, old, new, "punctuation")
     return _replace_lines(view, old, new)
@@ -150,7 +137,7 @@ def _replace_lines(view: _LineFeedView, old: str, new: str) -> Edit:
     """Match whole lines whatever their white space and punctuation. Lines that `new` keeps stay as in the text."""
     lines = view.text.split("\n")
     old_lines = old.removesuffix("\n").split("\n")
-    first = _find_lines([_key(line) for line in lines], [_key(line) for line in old_lines])
+    first = _find_lines([loose_key(line) for line in lines], [loose_key(line) for line in old_lines])
     matched = lines[first : first + len(old_lines)]
     start = sum(len(line) + 1 for line in lines[:first])
     end = start + sum(len(line) + 1 for line in matched) - 1
@@ -164,18 +151,8 @@ def _replace_lines(view: _LineFeedView, old: str, new: str) -> Edit:
     return view.replace_span(start, end, result, "white space")
 
 
-def _key(line: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", line).translate(_PUNCTUATION).split())
-
-
 def _find_lines(keys: Sequence[str], wanted: Sequence[str]) -> int:
-    if not any(wanted):
-        raise NoMatchError
-    found = [
-        index
-        for index in range(len(keys) - len(wanted) + 1)
-        if keys[index] == wanted[0] and keys[index : index + len(wanted)] == wanted
-    ]
+    found = find_lines(keys, wanted) if any(wanted) else []
     if not found:
         raise NoMatchError
     if len(found) > 1:
@@ -184,34 +161,11 @@ def _find_lines(keys: Sequence[str], wanted: Sequence[str]) -> int:
 
 
 def _merge_lines(matched: Sequence[str], old: Sequence[str], new: Sequence[str], line: int) -> list[str]:
-    indents = _indentation(matched, old, line)
+    indentation = Indentation(old, matched, line)
     merged: list[str] = []
     for tag, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             merged += matched[old_from:old_to]
         else:
-            merged += [_indent(text, indents, line) for text in new[new_from:new_to]]
+            merged += [indentation.apply(text) for text in new[new_from:new_to]]
     return merged
-
-
-def _indentation(matched: Sequence[str], old: Sequence[str], line: int) -> dict[str, str]:
-    """Which indentation of the text stands for which of the replacement's author; empty if they are the same."""
-    indents: dict[str, str] = {}
-    for theirs, ours in zip(old, matched, strict=True):
-        if ours.strip() and indents.setdefault(_indent_of(theirs), _indent_of(ours)) != _indent_of(ours):
-            raise UnclearIndentationError(line)
-    return {} if all(theirs == ours for theirs, ours in indents.items()) else indents
-
-
-def _indent(text: str, indents: dict[str, str], line: int) -> str:
-    indent = _indent_of(text)
-    if not indents or not text.strip():
-        return text
-    known = max((one for one in indents if indent.startswith(one)), key=len, default=None)
-    if known is None or (not known and indent):
-        raise UnclearIndentationError(line)
-    return indents[known] + text[len(known) :]
-
-
-def _indent_of(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
