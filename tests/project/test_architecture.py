@@ -70,7 +70,11 @@ PUBLIC_MODULES = {
 }
 # Optional extras, and what is too heavy for everyone's start-up. Any other import stands at the top of its file.
 LAZY = {"xllamacpp", "opentelemetry", "jsonschema", "referencing", "anyio"}
-HTTP_MODULE = "unified_llm.provider_utils.http"
+HTTP_MODULES = {
+    "httpx": "unified_llm.provider_utils.httpx_client",
+    "httpx2": "unified_llm.provider_utils.httpx_client",
+    "aiohttp": "unified_llm.provider_utils.aiohttp_client",
+}
 
 
 class Module(Protocol):
@@ -228,8 +232,9 @@ def test_foreign_modules_stay_at_their_edge(sources: list[Module]) -> None:
     for source in sources:
         for statement in imports(source.tree):
             match statement.target.partition(".")[0]:
-                case "httpx" | "httpx2" if source.module != HTTP_MODULE and not statement.for_types_only:
-                    found.append(f"{source.place}:{statement.line}: only {HTTP_MODULE} imports {statement.target}")
+                case ("httpx" | "httpx2" | "aiohttp") as library if not statement.for_types_only:
+                    if source.module != HTTP_MODULES[library]:
+                        found.append(f"{source.place}:{statement.line}: only {HTTP_MODULES[library]} imports {library}")
                 case "asyncio" | "trio":
                     found.append(f"{source.place}:{statement.line}: anyio instead of {statement.target}")
                 case "__future__":

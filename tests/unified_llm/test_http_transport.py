@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
+import aiohttp
 import anyio
 import anyio.abc
 import httpx
+import httpx2
 import pytest
 from anyio.from_thread import start_blocking_portal
 from unified_llm.provider_utils.http import HttpTransport
@@ -115,13 +118,34 @@ async def forever(connection: Connection, request: bytes) -> None:
     await anyio.sleep_forever()
 
 
-@asynccontextmanager
-async def transport_to(url: str, **options) -> AsyncIterator[HttpTransport]:
-    transport = HttpTransport(provider="acme", base_url=url, headers={"authorization": "Bearer key"}, **options)
-    try:
-        yield transport
-    finally:
-        await transport.aclose()
+Connect = Callable[..., AbstractAsyncContextManager[HttpTransport]]
+
+# Those that a caller may bring, without a limit on connections. "own" is what the transport makes itself.
+CLIENTS = {
+    "own": nullcontext,
+    "httpx": lambda: httpx.AsyncClient(limits=httpx.Limits(max_connections=None)),
+    "httpx2": lambda: httpx2.AsyncClient(limits=httpx2.Limits(max_connections=None)),
+    "aiohttp": lambda: aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)),
+}
+
+
+@pytest.fixture(params=CLIENTS)
+def transport_to(request: pytest.FixtureRequest, anyio_backend_name: str) -> Connect:
+    """Opens a transport to an address, with each of the clients."""
+    if request.param == "aiohttp" and anyio_backend_name == "trio":
+        pytest.skip("aiohttp runs on asyncio only")
+
+    @asynccontextmanager
+    async def connect(url: str, **options) -> AsyncIterator[HttpTransport]:
+        headers = options.pop("headers", {"authorization": "Bearer key"})
+        async with CLIENTS[request.param]() as client:
+            transport = HttpTransport(provider="acme", base_url=url, headers=headers, http_client=client, **options)
+            try:
+                yield transport
+            finally:
+                await transport.aclose()
+
+    return connect
 
 
 async def read_all(transport: HttpTransport) -> list[ServerSentEvent]:
@@ -133,7 +157,7 @@ async def read_all(transport: HttpTransport) -> list[ServerSentEvent]:
 
 
 @both_backends
-async def test_post_sends_json_and_returns_it():
+async def test_post_sends_json_and_returns_it(transport_to):
     async with serving(answering(b'{"ok": true}')) as server, transport_to(server.url) as transport:
         answer = await transport.post("/v1/x", {"text": "é"}, headers={"X-More": "1"}, params={"alt": "sse"})
         assert (answer.status, answer.body) == (200, {"ok": True})
@@ -146,7 +170,7 @@ async def test_post_sends_json_and_returns_it():
 
 
 @both_backends
-async def test_a_stream_yields_events_and_keeps_its_connection_when_read_to_the_end():
+async def test_a_stream_yields_events_and_keeps_its_connection_when_read_to_the_end(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(STREAM_HEAD + chunk(b"event: a\ndata: 1\n\n") + chunk(b"data: 2\n\n") + b"0\r\n\r\n")
 
@@ -156,7 +180,7 @@ async def test_a_stream_yields_events_and_keeps_its_connection_when_read_to_the_
         assert server.connections == 1
 
 
-async def test_a_stream_left_after_its_last_event_keeps_its_connection():
+async def test_a_stream_left_after_its_last_event_keeps_its_connection(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(STREAM_HEAD + chunk(b"data: last\n\n"))
         await anyio.sleep(0.01)
@@ -169,12 +193,51 @@ async def test_a_stream_left_after_its_last_event_keeps_its_connection():
         assert server.connections == 1
 
 
-async def test_the_client_of_the_caller_is_used_and_stays_open():
-    async with serving(answering(b"{}")) as server, httpx.AsyncClient(headers={"x-mine": "1"}) as client:
-        async with transport_to(server.url, http_client=client) as transport:
-            await transport.post("/x", {})
-        assert not client.is_closed
-        assert b"x-mine: 1" in server.requests[0]
+@pytest.mark.parametrize("make_client", [httpx.AsyncClient, httpx2.AsyncClient, aiohttp.ClientSession])
+async def test_the_client_of_the_caller_is_used_and_stays_open(make_client):
+    async with serving(answering(b"{}")) as server, make_client(headers={"x-mine": "1"}) as client:
+        transport = HttpTransport(provider="acme", base_url=server.url, headers={}, http_client=client)
+        await transport.post("/x", {})
+        await transport.aclose()
+        await transport.post("/x", {})
+        assert b"x-mine: 1" in server.requests[0].lower()
+
+
+def test_what_is_no_http_client_is_a_configuration_error():
+    with pytest.raises(ConfigurationError, match=r"http_client must be an AsyncClient .* not httpx\.Client"):
+        HttpTransport(provider="acme", base_url="http://x", headers={}, http_client=httpx.Client())
+
+
+def user_agent(server: Server) -> str:
+    return next(line for line in server.requests[-1].decode().split("\r\n") if line.lower().startswith("user-agent:"))
+
+
+async def test_httpx2_is_used_where_it_is_installed():
+    async with serving(answering(b"{}")) as server:
+        transport = HttpTransport(provider="acme", base_url=server.url, headers={})
+        await transport.post("/x", {})
+        await transport.aclose()
+        assert "python-httpx2/" in user_agent(server)
+
+
+async def test_httpx_is_used_where_httpx2_is_not_installed():
+    script = """
+import sys
+sys.modules["httpx2"] = None
+import anyio
+from unified_llm.provider_utils.http import HttpTransport
+anyio.run(HttpTransport(provider="acme", base_url=sys.argv[1], headers={}).post, "/x", {})
+"""
+    async with serving(answering(b"{}")) as server:
+        await anyio.run_process([sys.executable, "-c", script, server.url], stderr=None)
+        assert "python-httpx/" in user_agent(server)
+
+
+async def test_a_body_of_megabytes_is_sent(transport_to):
+    text = "x" * 3_000_000
+    async with serving(answering(b"{}")) as server, transport_to(server.url) as transport:
+        await transport.post("/x", {"text": text})
+        assert server.body == {"text": text}
 
 
 def test_one_transport_serves_one_event_loop_after_the_other():
@@ -191,7 +254,7 @@ def test_one_transport_serves_one_event_loop_after_the_other():
         assert server.connections == 3
 
 
-async def test_many_calls_and_streams_at_once_are_all_served():
+async def test_many_calls_and_streams_at_once_are_all_served(transport_to):
     waiting = 0
     everyone = anyio.Event()
 
@@ -225,7 +288,7 @@ async def test_many_calls_and_streams_at_once_are_all_served():
 
 @both_backends
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_an_error_status_is_mapped(streamed):
+async def test_an_error_status_is_mapped(streamed, transport_to):
     body = json.dumps({"error": {"type": "rate_limit_error", "message": "slow down"}}).encode()
     handler = answering(
         body, status="429 Too Many Requests", headers="retry-after: 7\r\ncontent-type: application/json"
@@ -239,7 +302,7 @@ async def test_an_error_status_is_mapped(streamed):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_an_html_error_page_is_mapped_by_its_status_and_kept(streamed):
+async def test_an_html_error_page_is_mapped_by_its_status_and_kept(streamed, transport_to):
     page = b"<html><body><h1>502 Bad Gateway</h1>" + b"x" * 10_000
     handler = answering(page, status="502 Bad Gateway", headers="content-type: text/html")
     async with serving(handler) as server, transport_to(server.url) as transport:
@@ -248,7 +311,7 @@ async def test_an_html_error_page_is_mapped_by_its_status_and_kept(streamed):
     assert caught.value.raw == {"body": page[:4096].decode()}
 
 
-async def test_an_error_body_that_never_ends_does_not_hide_the_status():
+async def test_an_error_body_that_never_ends_does_not_hide_the_status(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 100\r\n\r\n{")
         await anyio.sleep_forever()
@@ -270,7 +333,7 @@ async def test_an_error_body_that_never_ends_does_not_hide_the_status():
         (b"\xff\xfe\x00", "content-type: application/octet-stream"),
     ],
 )
-async def test_a_200_that_is_no_json_object_is_a_server_error(body, headers):
+async def test_a_200_that_is_no_json_object_is_a_server_error(body, headers, transport_to):
     async with serving(answering(body, headers=headers)) as server, transport_to(server.url) as transport:
         with pytest.raises(ServerError, match="a JSON object was expected") as caught:
             await transport.post("/x", {})
@@ -278,20 +341,20 @@ async def test_a_200_that_is_no_json_object_is_a_server_error(body, headers):
     assert caught.value.raw == {"body": body[:4096].decode("utf-8", "replace")}
 
 
-async def test_a_204_is_a_server_error():
+async def test_a_204_is_a_server_error(transport_to):
     async with serving(answering(b"", status="204 No Content")) as server, transport_to(server.url) as transport:
         with pytest.raises(ServerError, match="204 with nothing"):
             await transport.post("/x", {})
 
 
-async def test_a_body_that_is_not_the_gzip_it_claims_to_be_is_a_network_error():
+async def test_a_body_that_is_not_the_gzip_it_claims_to_be_is_a_network_error(transport_to):
     headers = "content-type: application/json\r\ncontent-encoding: gzip"
     async with serving(answering(b"plain text", headers=headers)) as server, transport_to(server.url) as transport:
         with pytest.raises(NetworkError):
             await transport.post("/x", {})
 
 
-async def test_gzip_is_understood():
+async def test_gzip_is_understood(transport_to):
     headers = "content-type: application/json\r\ncontent-encoding: gzip"
     body = gzip.compress(b'{"zipped": true}')
     async with serving(answering(body, headers=headers)) as server, transport_to(server.url) as transport:
@@ -300,7 +363,7 @@ async def test_gzip_is_understood():
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_200_whose_body_is_an_error_is_that_error(streamed, content_type):
+async def test_a_200_whose_body_is_an_error_is_that_error(streamed, content_type, transport_to):
     body = b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}'
     handler = answering(body, headers=f"content-type: {content_type}")
     async with serving(handler) as server, transport_to(server.url) as transport:
@@ -311,7 +374,7 @@ async def test_a_200_whose_body_is_an_error_is_that_error(streamed, content_type
 
 
 @pytest.mark.parametrize("body", [b"<!doctype html><p>hello", b"", b"  \n\n", b'{"half":'])
-async def test_a_200_that_is_no_event_stream_is_a_stream_error(body):
+async def test_a_200_that_is_no_event_stream_is_a_stream_error(body, transport_to):
     handler = answering(body, headers="content-type: text/html")
     async with serving(handler) as server, transport_to(server.url) as transport:
         with pytest.raises(StreamError, match="an event stream was expected") as caught:
@@ -319,12 +382,12 @@ async def test_a_200_that_is_no_event_stream_is_a_stream_error(body):
     assert caught.value.raw == {"body": body.decode().strip()}
 
 
-async def test_whole_json_in_place_of_a_stream_comes_as_events():
+async def test_whole_json_in_place_of_a_stream_comes_as_events(transport_to):
     async with serving(answering(b'[{"a": 1}, {"b": 2}]')) as server, transport_to(server.url) as transport:
         assert [json.loads(event.data) for event in await read_all(transport)] == [{"a": 1}, {"b": 2}]
 
 
-async def test_an_endless_line_is_a_stream_error():
+async def test_an_endless_line_is_a_stream_error(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ")
         while True:
@@ -336,7 +399,7 @@ async def test_an_endless_line_is_a_stream_error():
 
 
 @both_backends
-async def test_a_connection_cut_in_a_stream_is_a_stream_error():
+async def test_a_connection_cut_in_a_stream_is_a_stream_error(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(STREAM_HEAD + chunk(b"data: 1\n\n"))
         await connection.aclose()
@@ -347,7 +410,7 @@ async def test_a_connection_cut_in_a_stream_is_a_stream_error():
     assert caught.value.retryable
 
 
-async def test_a_connection_cut_before_the_answer_is_a_network_error():
+async def test_a_connection_cut_before_the_answer_is_a_network_error(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.aclose()
 
@@ -358,7 +421,7 @@ async def test_a_connection_cut_before_the_answer_is_a_network_error():
             await read_all(transport)
 
 
-async def test_garbage_instead_of_http_is_a_network_error():
+async def test_garbage_instead_of_http_is_a_network_error(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
         await connection.aclose()
@@ -369,7 +432,7 @@ async def test_garbage_instead_of_http_is_a_network_error():
 
 
 @both_backends
-async def test_nobody_listening_is_a_network_error_that_names_the_address():
+async def test_nobody_listening_is_a_network_error_that_names_the_address(transport_to):
     async with serving(forever) as server:
         url = server.url
     async with transport_to(url) as transport:
@@ -378,7 +441,7 @@ async def test_nobody_listening_is_a_network_error_that_names_the_address():
     assert caught.value.retryable
 
 
-async def test_a_redirect_is_not_followed():
+async def test_a_redirect_is_not_followed(transport_to):
     handler = answering(b"", status="308 Permanent Redirect", headers="location: https://elsewhere.example/")
     async with serving(handler) as server, transport_to(server.url) as transport:
         with pytest.raises(ConfigurationError, match=r"elsewhere\.example.*base_url"):
@@ -395,25 +458,27 @@ async def test_a_redirect_is_not_followed():
         ("http://127.0.0.1:1", {"x-api-key": "schlüssel\u2026"}),
     ],
 )
-async def test_what_cannot_be_sent_is_a_configuration_error(url, headers):
-    transport = HttpTransport(provider="acme", base_url=url, headers=headers)
-    with pytest.raises(ConfigurationError, match="acme"):
-        await transport.post("/x", {})
-    await transport.aclose()
+async def test_what_cannot_be_sent_is_a_configuration_error(url, headers, transport_to):
+    async with transport_to(url, headers=headers) as transport:
+        with pytest.raises(ConfigurationError, match="acme"):
+            await transport.post("/x", {})
+        with pytest.raises(ConfigurationError, match="acme"):
+            await read_all(transport)
 
 
-async def test_a_key_with_a_line_break_is_a_configuration_error():
-    async with serving(answering(b"{}")) as server:
-        transport = HttpTransport(provider="acme", base_url=server.url, headers={"x-api-key": "key\n"})
+async def test_a_key_with_a_line_break_is_a_configuration_error(transport_to):
+    async with (
+        serving(answering(b"{}")) as server,
+        transport_to(server.url, headers={"x-api-key": "key\n"}) as transport,
+    ):
         with pytest.raises(ConfigurationError, match="header"):
             await transport.post("/x", {})
-        await transport.aclose()
 
 
 # Time
 
 
-async def test_a_post_is_bounded_as_a_whole():
+async def test_a_post_is_bounded_as_a_whole(transport_to):
     async def trickle(connection: Connection, request: bytes) -> None:
         await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
         while True:
@@ -427,7 +492,7 @@ async def test_a_post_is_bounded_as_a_whole():
     assert not caught.value.retryable
 
 
-async def test_a_slow_stream_that_keeps_coming_is_never_cut():
+async def test_a_slow_stream_that_keeps_coming_is_never_cut(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(STREAM_HEAD)
         for _ in range(12):
@@ -441,7 +506,7 @@ async def test_a_slow_stream_that_keeps_coming_is_never_cut():
 
 
 @both_backends
-async def test_silence_in_a_stream_is_a_timeout():
+async def test_silence_in_a_stream_is_a_timeout(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(STREAM_HEAD + chunk(b"data: 1\n\n"))
         await anyio.sleep_forever()
@@ -452,14 +517,14 @@ async def test_silence_in_a_stream_is_a_timeout():
             await read_all(transport)
 
 
-async def test_a_stream_that_never_begins_is_bounded_by_the_request_limit():
+async def test_a_stream_that_never_begins_is_bounded_by_the_request_limit(transport_to):
     limits = AdapterTimeout(request=0.05, stream_read=60)
     async with serving(forever) as server, transport_to(server.url, timeout=limits) as transport:
         with pytest.raises(RequestTimeoutError), anyio.fail_after(10):
             await read_all(transport)
 
 
-async def test_a_model_may_think_before_a_stream_begins():
+async def test_a_model_may_think_before_a_stream_begins(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await anyio.sleep(0.1)
         await connection.send(STREAM_HEAD + chunk(b"data: 1\n\n") + b"0\r\n\r\n")
@@ -469,7 +534,7 @@ async def test_a_model_may_think_before_a_stream_begins():
         assert len(await read_all(transport)) == 1
 
 
-async def test_one_number_is_every_limit():
+async def test_one_number_is_every_limit(transport_to):
     async with serving(forever) as server, transport_to(server.url, timeout=0.05) as transport:
         with pytest.raises(RequestTimeoutError), anyio.fail_after(10):
             await transport.post("/x", {})
@@ -482,7 +547,7 @@ async def test_one_number_is_every_limit():
 
 @both_backends
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-async def test_leaving_a_stream_early_closes_its_connection_at_once():
+async def test_leaving_a_stream_early_closes_its_connection_at_once(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await connection.send(STREAM_HEAD + chunk(b"data: 1\n\n"))
         await connection.receive()  # until the client hangs up
@@ -498,16 +563,23 @@ async def test_leaving_a_stream_early_closes_its_connection_at_once():
         await server.until(lambda: server.open == 0)
 
 
+NARROW_CLIENTS = {
+    "httpx": lambda: httpx.AsyncClient(limits=httpx.Limits(max_connections=3)),
+    "httpx2": lambda: httpx2.AsyncClient(limits=httpx2.Limits(max_connections=3)),
+    "aiohttp": lambda: aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=3)),
+}
+
+
+@pytest.mark.parametrize("library", NARROW_CLIENTS)
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_cancelled_calls_leave_no_connection_behind(streamed):
+async def test_cancelled_calls_leave_no_connection_behind(streamed, library):
     async def handler(connection: Connection, request: bytes) -> None:
         if b"/quick" in request:
             await answering(b"{}")(connection, request)
         else:
             await connection.receive()
 
-    limits = httpx.Limits(max_connections=3)
-    async with serving(handler) as server, httpx.AsyncClient(limits=limits) as client:
+    async with serving(handler) as server, NARROW_CLIENTS[library]() as client:
         transport = HttpTransport(provider="acme", base_url=server.url, headers={}, http_client=client)
 
         async def call() -> None:
@@ -528,7 +600,7 @@ async def test_cancelled_calls_leave_no_connection_behind(streamed):
 # Encoding
 
 
-async def test_half_a_surrogate_pair_is_replaced():
+async def test_half_a_surrogate_pair_is_replaced(transport_to):
     async with serving(answering(b"{}")) as server, transport_to(server.url) as transport:
         await transport.post("/x", {"text": "ok \udcb0 end", "whole": "\ud83d\ude42"})
         assert server.body == {"text": "ok \ufffd end", "whole": "🙂"}

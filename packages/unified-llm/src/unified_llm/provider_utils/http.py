@@ -4,19 +4,20 @@ Everything that can go wrong leaves here as an `SDKError`: foreign exceptions ar
 """
 
 import json
-import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import anyio
-import httpx
 from anyio.lowlevel import RunVar
 
+from unified_llm.provider_utils.aiohttp_client import wrap_session
 from unified_llm.provider_utils.error_mapping import ErrorClassifier, error_from_event, error_from_response
+from unified_llm.provider_utils.http_client import Fault, HttpClient, OpenAnswer
+from unified_llm.provider_utils.httpx_client import HttpxClient, keep_client, load_library, wrap_client
 from unified_llm.provider_utils.json_body import encode_json, parse_json
 from unified_llm.provider_utils.sse import MAX_EVENT_BYTES, ServerSentEvent, SSEDecoder
 from unified_llm.spec.errors import (
@@ -29,8 +30,9 @@ from unified_llm.spec.errors import (
 )
 from unified_llm.spec.request import AdapterTimeout
 
-# Long enough for a person to read an answer and go on over the same connection.
-_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=60.0)
+if TYPE_CHECKING:
+    from unified_llm.provider_utils.http_client import CallerClient
+
 _MAX_ERROR_BYTES = 1024 * 1024
 _DRAIN_SECONDS = 0.1
 _CLOSE_SECONDS = 2.0
@@ -49,9 +51,10 @@ class HttpTransport:
     """One provider's endpoint, safe for concurrent use.
 
     `base_url` is joined with each call's path. `timeout` is in seconds; one number stands for each limit of
-    `AdapterTimeout`. A client of the caller's is used as it is (its proxies, its limits on connections) and never
-    closed here. Otherwise one client is made on first use and kept, one for each event loop, as connections can't
-    leave the loop they were opened in; it closes with `aclose()` or with its loop.
+    `AdapterTimeout`. `http_client` is an AsyncClient of httpx or httpx2, or a ClientSession of aiohttp (the least CPU;
+    asyncio only). It is used as it is (its proxies, its limits on connections) and never closed here; anything else
+    is a ConfigurationError. Without it one client is made on first use and kept, one for each event loop, as
+    connections can't leave the loop they were opened in; it closes with `aclose()` or with its loop.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class HttpTransport:
         base_url: str,
         headers: Mapping[str, str],
         timeout: float | AdapterTimeout | None = None,
-        http_client: httpx.AsyncClient | None = None,
+        http_client: "CallerClient | None" = None,
         classify: ErrorClassifier = error_from_response,
     ) -> None:
         self._provider = provider
@@ -69,10 +72,12 @@ class HttpTransport:
         self._faults = _Faults(provider, self._base_url)
         self._headers = {"content-type": "application/json", **{name.lower(): headers[name] for name in headers}}
         self._timeout = _timeouts(timeout)
-        self._caller_client = http_client
+        self._caller_client = None if http_client is None else _wrap(http_client)
         self._classify = classify
-        self._own_client: RunVar[AsyncGenerator[httpx.AsyncClient, None] | None] = RunVar("http client", None)
-        self._opened: RunVar[httpx.AsyncClient | None] = RunVar("open http client", None)
+        self._own_client: RunVar[AsyncGenerator[HttpxClient, None] | None] = RunVar("http client", None)
+        self._opened: RunVar[HttpxClient | None] = RunVar("open http client", None)
+        if http_client is None:
+            load_library()
 
     async def post(
         self,
@@ -89,14 +94,17 @@ class HttpTransport:
         NetworkError when the connection can't be made or breaks.
         """
         client = await self._client()
-        request = self._request(client, path, body, headers, params, read=None)
-        with self._faults.mapped(NetworkError):
-            try:
-                with anyio.fail_after(self._timeout.request):
-                    response = await client.send(request)
-            except TimeoutError:
-                raise self._faults.timed_out(f"took longer than {self._timeout.request:g} s") from None
-        return self._accept(response)
+        limit = self._timeout.request
+        try:
+            with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
+                answer = await client.post(
+                    self._url(path, params), encode_json(body), self._merged(headers), self._timeout
+                )
+        except client.errors as error:
+            raise self._faults.translated(client.fault_of(error), error, NetworkError) from error
+        if scope.cancelled_caught:
+            raise self._faults.timed_out(f"took longer than {limit:g} s")
+        return self._accept(*answer)
 
     @asynccontextmanager
     async def stream(
@@ -113,20 +121,20 @@ class HttpTransport:
         stream was read to its end: then it is kept for the next call.
         """
         client = await self._client()
-        request = self._request(client, path, body, headers, params, read=self._timeout.request)
-        with self._faults.mapped(NetworkError):
-            response = await client.send(request, stream=True)
         try:
-            if response.status_code >= 300:
-                raise self._refusal(response, await _read_error_body(response, self._timeout.stream_read))
-            # The same dictionary is read again for each read of the body: from here on silence is what counts.
-            request.extensions["timeout"]["read"] = self._timeout.stream_read
-            stream = HttpStream(self._faults, response)
+            answer = await client.open(self._url(path, params), encode_json(body), self._merged(headers), self._timeout)
+        except client.errors as error:
+            raise self._faults.translated(client.fault_of(error), error, NetworkError) from error
+        try:
+            if answer.status >= 300:
+                content = await _read_error_body(client, answer, self._timeout.stream_read)
+                raise self._refusal(answer.status, answer.headers, content)
+            stream = HttpStream(self._faults, client, answer)
             yield stream
             await stream._drain()
         finally:
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
-                await response.aclose()
+                await answer.aclose()
 
     async def aclose(self) -> None:
         """Close the client that was made for this event loop. The transport stays usable."""
@@ -136,74 +144,52 @@ class HttpTransport:
         if generator is not None:
             await generator.aclose()
 
-    async def _client(self) -> httpx.AsyncClient:
+    async def _client(self) -> HttpClient:
         if self._caller_client is not None:
             return self._caller_client
         client = self._opened.get()
         if client is None or client.is_closed:
-            generator = _keep_client(self._base_url)
+            generator = keep_client(self._base_url)
             client = await anext(generator)
             self._own_client.set(generator)
             self._opened.set(client)
         return client
 
-    def _request(
-        self,
-        client: httpx.AsyncClient,
-        path: str,
-        body: Mapping[str, Any],
-        headers: Mapping[str, str] | None,
-        params: Mapping[str, str] | None,
-        *,
-        read: float | None,
-    ) -> httpx.Request:
-        connect = self._timeout.connect
-        timeouts = {"connect": connect, "read": read, "write": self._timeout.request, "pool": self._timeout.request}
-        try:
-            return client.build_request(
-                "POST",
-                self._base_url + path,
-                content=encode_json(body),
-                headers={**self._headers, **headers} if headers else self._headers,
-                params=params,
-                extensions={"timeout": timeouts},
-            )
-        except (httpx.InvalidURL, UnicodeEncodeError) as error:
-            raise self._faults.unwritable(error) from error
+    def _url(self, path: str, params: Mapping[str, str] | None) -> str:
+        url = self._base_url + path
+        return f"{url}?{urlencode(params)}" if params else url
 
-    def _accept(self, response: httpx.Response) -> HttpResponse:
-        if response.status_code >= 300:
-            raise self._refusal(response, response.content)
-        body = parse_json(response.content)
-        headers = dict(response.headers.items())
+    def _merged(self, headers: Mapping[str, str] | None) -> Mapping[str, str]:
+        return {**self._headers, **headers} if headers else self._headers
+
+    def _accept(self, status: int, headers: Mapping[str, str], content: bytes) -> HttpResponse:
+        if status >= 300:
+            raise self._refusal(status, headers, content)
+        body = parse_json(content)
         if not isinstance(body, dict):
-            raise self._faults.unreadable(ServerError, response.status_code, headers, response.content)
+            raise self._faults.unreadable(ServerError, status, headers, content)
         if body.get("error"):
             raise self._faults.reported(body, headers)
-        return HttpResponse(response.status_code, headers, body)
+        return HttpResponse(status, headers, body)
 
-    def _refusal(self, response: httpx.Response, content: bytes) -> SDKError:
+    def _refusal(self, status: int, headers: Mapping[str, str], content: bytes) -> SDKError:
         """The error for a status of 300 and above."""
-        status = response.status_code
         if status < 400:
-            return self._faults.redirected(status, response.headers.get("location", "nowhere"))
+            return self._faults.redirected(status, headers.get("location", "nowhere"))
         return self._classify(
-            provider=self._provider,
-            status=status,
-            headers=dict(response.headers.items()),
-            body=parse_json(content),
-            text=_text(content),
+            provider=self._provider, status=status, headers=headers, body=parse_json(content), text=_text(content)
         )
 
 
 class HttpStream:
     """A running answer. `headers` have lower-case names; `events()` may be iterated once."""
 
-    def __init__(self, faults: "_Faults", response: httpx.Response) -> None:
-        self.headers: Mapping[str, str] = dict(response.headers.items())
+    def __init__(self, faults: "_Faults", client: HttpClient, answer: OpenAnswer) -> None:
+        self.headers = answer.headers
         self._faults = faults
-        self._response = response
-        self._chunks = response.aiter_bytes()
+        self._client = client
+        self._status = answer.status
+        self._chunks = answer.chunks()
         self._decoder = SSEDecoder()
         self._ready: deque[ServerSentEvent] = deque()
         self._started = False
@@ -225,25 +211,33 @@ class HttpStream:
         while not self._ready:
             if self._ended:
                 raise StopAsyncIteration
-            self._ready.extend(await self._read())
+            chunk = await self._next_chunk()
+            if not self._started:
+                self._ready.extend(await self._begin(chunk))
+            elif chunk is None:
+                self._ready.extend(self._decoder.flush())
+            else:
+                self._ready.extend(self._decoder.feed(chunk))
         return self._ready.popleft()
 
-    async def _read(self) -> list[ServerSentEvent]:
-        chunk = await self._next_chunk()
-        if not self._started:
-            while chunk is not None and not chunk.strip():
-                chunk = await self._next_chunk()
-            self._started = True
-            # No event stream begins like this, whatever the content type says.
-            if chunk is None or chunk.lstrip()[:1] in (b"{", b"[", b"<"):
-                return await self._read_whole(chunk or b"")
-        return self._decoder.flush() if chunk is None else self._decoder.feed(chunk)
-
     async def _next_chunk(self) -> bytes | None:
-        with self._faults.mapped(StreamError):
-            chunk = await anext(self._chunks, None)
-        self._ended = chunk is None
-        return chunk
+        """The next piece of the body; None at its end."""
+        try:
+            return await self._chunks.__anext__()
+        except StopAsyncIteration:
+            self._ended = True
+            return None
+        except self._client.errors as error:
+            raise self._faults.translated(self._client.fault_of(error), error, StreamError) from error
+
+    async def _begin(self, chunk: bytes | None) -> list[ServerSentEvent]:
+        while chunk is not None and not chunk.strip():
+            chunk = await self._next_chunk()
+        self._started = True
+        # No event stream begins like this, whatever the content type says.
+        if chunk is None or chunk.lstrip()[:1] in (b"{", b"[", b"<"):
+            return await self._read_whole(chunk or b"")
+        return self._decoder.feed(chunk)
 
     async def _read_whole(self, head: bytes) -> list[ServerSentEvent]:
         content = bytearray(head)
@@ -254,7 +248,7 @@ class HttpStream:
         if isinstance(body, dict) and body.get("error"):
             raise self._faults.reported(body, self.headers)
         if not isinstance(body, dict | list):
-            raise self._faults.unreadable(StreamError, self._response.status_code, self.headers, bytes(content))
+            raise self._faults.unreadable(StreamError, self._status, self.headers, bytes(content))
         return [ServerSentEvent("", json.dumps(item)) for item in (body if isinstance(body, list) else [body])]
 
     async def _drain(self) -> None:
@@ -272,39 +266,30 @@ class _Faults:
         self._provider = provider
         self._base_url = base_url
 
-    @contextmanager
-    def mapped(self, broken: type[SDKError]) -> Iterator[None]:
-        """Foreign exceptions -> ours; `broken` is what a connection that fails in here means."""
-        try:
-            yield
-        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            # Nothing was sent yet, so that trying again is safe and may help.
-            raise self.timed_out("found no connection in time", cause=error, retryable=True) from error
-        except httpx.TimeoutException as error:
-            raise self.timed_out("got no answer for too long", cause=error) from error
-        except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.TooManyRedirects) as error:
-            raise ConfigurationError(
-                f"the request to {self._provider} at {self._base_url} can't be sent: {error}",
-                cause=error,
-                provider=self._provider,
-            ) from error
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise broken(
-                f"the connection to {self._provider} at {self._base_url} failed: {error or type(error).__name__}",
-                cause=error,
-                provider=self._provider,
-            ) from error
+    def translated(self, fault: Fault, error: Exception, broken: type[SDKError]) -> SDKError:
+        """An exception of the HTTP library as ours; `broken` is what a connection that fails meanwhile means."""
+        match fault:
+            case Fault.UNCONNECTED:
+                return self.timed_out("found no connection in time", cause=error, retryable=True)
+            case Fault.SILENT:
+                return self.timed_out("got no answer for too long", cause=error)
+            case Fault.UNSENDABLE:
+                return ConfigurationError(
+                    f"the request to {self._provider} at {self._base_url} can't be sent; "
+                    f"check base_url, key and headers: {error}",
+                    cause=error,
+                    provider=self._provider,
+                )
+            case Fault.BROKEN:
+                return broken(
+                    f"the connection to {self._provider} at {self._base_url} failed: {error or type(error).__name__}",
+                    cause=error,
+                    provider=self._provider,
+                )
 
     def timed_out(self, what: str, *, cause: Exception | None = None, retryable: bool = False) -> RequestTimeoutError:
         return RequestTimeoutError(
             f"the request to {self._provider} {what}", cause=cause, provider=self._provider, retryable=retryable
-        )
-
-    def unwritable(self, cause: Exception) -> ConfigurationError:
-        return ConfigurationError(
-            f"the request to {self._provider} can't be written: check base_url, key and headers ({cause})",
-            cause=cause,
-            provider=self._provider,
         )
 
     def redirected(self, status: int, target: str) -> ConfigurationError:
@@ -344,34 +329,22 @@ def _timeouts(timeout: float | AdapterTimeout | None) -> AdapterTimeout:
             return AdapterTimeout(connect=min(seconds, AdapterTimeout().connect), request=seconds, stream_read=seconds)
 
 
-async def _keep_client(base_url: str) -> AsyncGenerator[httpx.AsyncClient, None]:
-    # An event loop closes the asynchronous generators that it has seen when it ends: so the client goes with it.
-    verify = _tls_context() if base_url.startswith("https:") else _no_tls_context()
-    client = httpx.AsyncClient(verify=verify, limits=_LIMITS)
-    try:
-        yield client
-    finally:
-        await client.aclose()
+def _wrap(http_client: object) -> HttpClient:
+    wrapped = wrap_client(http_client) or wrap_session(http_client)
+    if wrapped is None:
+        raise ConfigurationError(
+            "http_client must be an AsyncClient of httpx or httpx2 or a ClientSession of aiohttp, "
+            f"not {type(http_client).__module__}.{type(http_client).__qualname__}"
+        )
+    return wrapped
 
 
-async def _read_error_body(response: httpx.Response, seconds: float) -> bytes:
+async def _read_error_body(client: HttpClient, answer: OpenAnswer, seconds: float) -> bytes:
     # The status is known: a body that breaks off or doesn't come in time must not hide it.
     content = bytearray()
-    with suppress(httpx.HTTPError), anyio.move_on_after(seconds):
-        async for chunk in response.aiter_bytes():
+    with suppress(*client.errors), anyio.move_on_after(seconds):
+        async for chunk in answer.chunks():
             content += chunk
             if len(content) > _MAX_ERROR_BYTES:
                 break
     return bytes(content)
-
-
-@cache
-def _tls_context() -> ssl.SSLContext:
-    # Reading the certificates takes longer than a request: all transports of the process share them.
-    return httpx.create_ssl_context()
-
-
-@cache
-def _no_tls_context() -> ssl.SSLContext:
-    # For plain http, where certificates would be read in vain. It trusts nobody.
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

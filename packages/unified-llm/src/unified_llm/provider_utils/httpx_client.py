@@ -1,0 +1,158 @@
+"""The only module that knows httpx, and httpx2, its continuation with the same interface.
+
+httpx2 is used where it is installed; a caller's client may be of either.
+"""
+
+import ssl
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from unified_llm.provider_utils.http_client import Answer, Fault
+from unified_llm.spec.request import AdapterTimeout
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+    AnyAsyncClient = httpx.AsyncClient | httpx2.AsyncClient
+    AnyResponse = httpx.Response | httpx2.Response
+
+_LIBRARIES = ("httpx2", "httpx")
+
+
+class HttpxClient:
+    """Posts through a client of httpx or httpx2."""
+
+    def __init__(self, client: "AnyAsyncClient", library: ModuleType) -> None:
+        self._client: Any = client
+        self._library = library
+        self.errors = (library.HTTPError, library.StreamError, library.InvalidURL, UnicodeEncodeError)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed, by its owner or with its event loop."""
+        return bool(self._client.is_closed)
+
+    async def post(self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout) -> Answer:
+        """The whole answer; see HttpClient."""
+        # A limit for each read and write would be a timer for each, and the caller's limit holds for all of them.
+        limits = {"connect": timeout.connect, "pool": timeout.request, "read": None, "write": None}
+        response = await self._client.send(self._request(url, content, headers, limits))
+        return Answer(response.status_code, dict(response.headers.items()), response.content)
+
+    async def open(
+        self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout
+    ) -> "_OpenResponse":
+        """The answer's head; see HttpClient."""
+        request = timeout.request
+        limits: dict[str, float | None] = {
+            "connect": timeout.connect,
+            "pool": request,
+            "read": request,
+            "write": request,
+        }
+        response = await self._client.send(self._request(url, content, headers, limits), stream=True)
+        # The same dictionary is read again for each read of the body: from here on silence is what counts.
+        limits["read"] = timeout.stream_read
+        return _OpenResponse(response)
+
+    def fault_of(self, error: Exception) -> Fault:
+        """What one of `errors` means."""
+        library = self._library
+        match error:
+            case library.ConnectTimeout() | library.PoolTimeout():
+                return Fault.UNCONNECTED
+            case library.TimeoutException():
+                return Fault.SILENT
+            case (
+                library.UnsupportedProtocol()
+                | library.LocalProtocolError()
+                | library.TooManyRedirects()
+                | library.InvalidURL()
+                | UnicodeEncodeError()
+            ):
+                return Fault.UNSENDABLE
+            case _:
+                return Fault.BROKEN
+
+    def _request(
+        self, url: str, content: bytes, headers: Mapping[str, str], limits: dict[str, float | None]
+    ) -> "httpx.Request | httpx2.Request":
+        request: httpx.Request | httpx2.Request = self._client.build_request(
+            "POST", _parse_url(self._library, url), content=content, headers=headers, extensions={"timeout": limits}
+        )
+        return request
+
+
+class _OpenResponse:
+    """An answer whose body is still to come."""
+
+    def __init__(self, response: "AnyResponse") -> None:
+        self.status = response.status_code
+        self.headers = dict(response.headers.items())
+        self._response = response
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        return self._response.aiter_bytes()
+
+    async def aclose(self) -> None:
+        """Close the connection, or give it back; see OpenAnswer."""
+        await self._response.aclose()
+
+
+def wrap_client(client: object) -> HttpxClient | None:
+    """A caller's client made an HttpClient; None if it is no AsyncClient of httpx or httpx2."""
+    for name in _LIBRARIES:
+        # Whoever has a client has imported its library.
+        library = sys.modules.get(name)
+        if library is not None and isinstance(client, library.AsyncClient):
+            return HttpxClient(client, library)
+    return None
+
+
+async def keep_client(base_url: str) -> AsyncGenerator[HttpxClient, None]:
+    """Yields a client of our own, and closes it when the generator is closed.
+
+    An event loop closes the asynchronous generators that it has seen when it ends: so the client goes with it.
+    """
+    library = load_library()
+    # Long enough for a person to read an answer and go on over the same connection.
+    limits = library.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=60.0)
+    verify = _tls_context() if base_url.startswith("https:") else _no_tls_context()
+    client = library.AsyncClient(verify=verify, limits=limits)
+    try:
+        yield HttpxClient(client, library)
+    finally:
+        await client.aclose()
+
+
+@cache
+def load_library() -> ModuleType:
+    """The library for clients of our own. A caller who brings a client needs no other, and importing takes a while."""
+    return import_module(next(name for name in _LIBRARIES if find_spec(name) is not None))
+
+
+@lru_cache(maxsize=256)
+def _parse_url(library: ModuleType, url: str) -> "httpx.URL | httpx2.URL":
+    # Parsing takes as long as building the rest of the request.
+    parsed: httpx.URL | httpx2.URL = library.URL(url)
+    return parsed
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    # Reading the certificates takes longer than a request: all transports of the process share them.
+    context: ssl.SSLContext = load_library().create_ssl_context()
+    return context
+
+
+@cache
+def _no_tls_context() -> ssl.SSLContext:
+    # For plain http, where certificates would be read in vain. It trusts nobody.
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
