@@ -8,7 +8,16 @@ from typing import Any
 
 import httpx
 import pytest
-from unified_llm import AnthropicAdapter, Message, OpenAICompatibleAdapter, ProviderAdapter, RateLimitError, Request
+from unified_llm import (
+    AnthropicAdapter,
+    GeminiAdapter,
+    Message,
+    OpenAIAdapter,
+    OpenAICompatibleAdapter,
+    ProviderAdapter,
+    RateLimitError,
+    Request,
+)
 
 _spec = importlib.util.spec_from_file_location("adapter_suite", Path(__file__).with_name("adapter.py"))
 assert _spec is not None
@@ -48,13 +57,55 @@ MESSAGE_EVENTS = [
     {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
     {"type": "message_stop"},
 ]
+RESPONSE = {
+    "id": "1",
+    "object": "response",
+    "status": "completed",
+    "model": "m",
+    "output": [
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "annotations": [], "text": "Hello"}],
+        }
+    ],
+    "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+}
+RESPONSE_EVENTS = [
+    {"type": "response.created", "response": {"id": "1", "status": "in_progress"}},
+    {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": {"type": "message", "id": "msg_1", "role": "assistant", "content": []},
+    },
+    {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hel"},
+    {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "lo"},
+    {"type": "response.output_item.done", "output_index": 0, "item": RESPONSE["output"][0]},
+    {"type": "response.completed", "response": RESPONSE},
+]
+CANDIDATES = {
+    "responseId": "1",
+    "modelVersion": "m",
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "Hello"}]}, "finishReason": "STOP"}],
+    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 2, "totalTokenCount": 3},
+}
+CANDIDATE_EVENTS = [
+    {
+        "responseId": "1",
+        "modelVersion": "m",
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "Hel"}]}}],
+    },
+    {**CANDIDATES, "candidates": [{"content": {"role": "model", "parts": [{"text": "lo"}]}, "finishReason": "STOP"}]},
+]
 
 
 def answering(body: dict[str, Any], events: list[dict[str, Any]]) -> Callable[[httpx.Request], httpx.Response]:
     frames = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
 
     def answer(request: httpx.Request) -> httpx.Response:
-        if not json.loads(request.content).get("stream"):
+        if not (json.loads(request.content).get("stream") or "stream" in request.url.path):
             return httpx.Response(200, json=body)
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=frames + "data: [DONE]\n\n")
 
@@ -73,9 +124,19 @@ def anthropic_adapter(http_client: httpx.AsyncClient) -> ProviderAdapter:
     return AnthropicAdapter(api_key="key", base_url="http://anthropic.test", http_client=http_client)
 
 
+def openai_adapter(http_client: httpx.AsyncClient) -> ProviderAdapter:
+    return OpenAIAdapter(api_key="key", base_url="http://openai.test/v1", http_client=http_client)
+
+
+def gemini_adapter(http_client: httpx.AsyncClient) -> ProviderAdapter:
+    return GeminiAdapter(api_key="key", base_url="http://gemini.test", http_client=http_client)
+
+
 ADAPTERS = {
     "chat": (chat_adapter, answering(CHAT_BODY, CHAT_EVENTS)),
     "anthropic": (anthropic_adapter, answering(MESSAGE, MESSAGE_EVENTS)),
+    "openai": (openai_adapter, answering(RESPONSE, RESPONSE_EVENTS)),
+    "gemini": (gemini_adapter, answering(CANDIDATES, CANDIDATE_EVENTS)),
 }
 
 
