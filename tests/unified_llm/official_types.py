@@ -11,6 +11,7 @@ from importlib import import_module
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
 
+import httpx
 import pydantic
 from typing_extensions import get_type_hints, is_typeddict
 
@@ -119,7 +120,7 @@ def _required(typed_dict: Any) -> frozenset[str]:
 
 
 def _gemini_checker() -> Callable[[dict[str, Any]], list[str]]:
-    types = import_module("google.genai.types")
+    genai, types = import_module("google.genai"), import_module("google.genai.types")
     optional = {
         "systemInstruction": types.Content,
         "tools": list[types.Tool],
@@ -131,12 +132,23 @@ def _gemini_checker() -> Callable[[dict[str, Any]], list[str]]:
     fields: dict[str, Any] = {name: (kind | None, None) for name, kind in optional.items()}
     forbid = pydantic.ConfigDict(extra="forbid")
     model = pydantic.create_model("Body", __config__=forbid, contents=(list[types.Content], ...), **fields)
+    answers = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json={})))
+    client = genai.Client(api_key="key", http_options=types.HttpOptions(httpx_client=answers))
 
     def check(body: dict[str, Any]) -> list[str]:
         try:
-            model.model_validate_json(json.dumps(body))
+            parsed = model.model_validate_json(json.dumps(body))
+            config = {**body.get("generationConfig", {}), **{name: body[name] for name in body if name in optional}}
+            config.pop("generationConfig", None)
+            client.models.generate_content(
+                model="gemini",
+                contents=parsed.contents,  # type: ignore[attr-defined]
+                config=types.GenerateContentConfig.model_validate_json(json.dumps(config)),
+            )
         except pydantic.ValidationError as error:
             return [f"$.{'.'.join(map(str, line['loc']))}: {line['msg']}" for line in error.errors()]
+        except ValueError as error:  # what only another API of Google's takes
+            return [str(error)]
         return []
 
     return check

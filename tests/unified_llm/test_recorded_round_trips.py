@@ -11,6 +11,7 @@ from unified_llm import (
     AnthropicAdapter,
     ContentKind,
     ContentPart,
+    GeminiAdapter,
     Message,
     OpenAIAdapter,
     OpenAICompatibleAdapter,
@@ -152,6 +153,67 @@ async def test_responses(recording):
         lambda items: {"id": "1", "status": "completed", "output": items},
     )
     assert response_history(body) == response_history(recording.request_body)
+
+
+# Gemini
+
+
+def content_steps(body: _Json) -> Iterator[Step]:
+    calls: list[_Json] = []
+    for content in body["contents"]:
+        if content["role"] == "model":
+            calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
+            yield content["parts"]
+            continue
+        yield Message.user([_content_part(part, calls) for part in content["parts"]])
+
+
+def _content_part(part: _Json, calls: list[_Json]) -> ContentPart:
+    if "text" in part:
+        return text(part["text"] or "(nothing)")
+    if (response := part.get("functionResponse")) is None:
+        return ContentPart(kind="gemini.part", provider_metadata={"gemini": part})
+    call = next(call for call in calls if call.get("id") == response.get("id"))
+    # Where a call came without an id, the adapter gave it one.
+    result = ToolResultData(tool_call_id=call.get("id") or "", content=response["response"])
+    return ContentPart(kind=ContentKind.TOOL_RESULT, tool_result=result)
+
+
+def content_history(body: _Json) -> list[Any]:
+    """The model's turns in full, but texts that follow each other as one; of results, their calls."""
+    plain: list[Any] = []
+    for content in body["contents"]:
+        if content["role"] == "model":
+            plain.append(_joined_parts(content["parts"]))
+        else:
+            plain.append(
+                [
+                    (part["functionResponse"]["name"], part["functionResponse"].get("id"))
+                    for part in content["parts"]
+                    if "functionResponse" in part
+                ]
+            )
+    return plain
+
+
+def _joined_parts(parts: list[_Json]) -> list[_Json]:
+    joined: list[_Json] = []
+    for part in parts:
+        if joined and part.keys() == joined[-1].keys() == {"text"}:
+            joined[-1] = {"text": joined[-1]["text"] + part["text"]}
+        else:
+            joined.append(part)
+    return joined
+
+
+@pytest.mark.recordings("gemini", where="continues")
+async def test_gemini(recording):
+    body = await send_again(
+        lambda client: GeminiAdapter(api_key="key", http_client=client),
+        content_steps(recording.request_body),
+        lambda parts: {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]},
+    )
+    assert content_history(body) == content_history(recording.request_body)
 
 
 # Chat Completions

