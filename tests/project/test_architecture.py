@@ -56,6 +56,7 @@ LAYERS = {
         "attributes",
         "errors",
         "diagnostics",
+        "calls",
     ],
 }
 # A package may import those after it, through these modules only.

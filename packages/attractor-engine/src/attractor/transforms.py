@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from attractor.attributes import DIALECT_NAMES
 from attractor.diagnostics import Diagnostic, Severity
-from attractor.errors import StylesheetSyntaxError
+from attractor.errors import PipelineConfigurationError, StylesheetSyntaxError
 from attractor.graph import Graph, Node
 from attractor.stylesheet import PROPERTIES, parse_stylesheet
 
@@ -100,9 +100,14 @@ BUILT_IN_TRANSFORMS: Sequence[Transform] = (
 
 
 def apply_transforms(graph: Graph, extra: Iterable[Transform] = ()) -> Graph:
-    """Run the built-in transforms, then `extra`, each in order."""
+    """Run the built-in transforms, then `extra`, each in order; PipelineConfigurationError if one makes no graph."""
     for transform in (*BUILT_IN_TRANSFORMS, *extra):
-        graph = transform.apply(graph)
+        changed: Any = transform.apply(graph)
+        if not isinstance(changed, Graph):
+            raise PipelineConfigurationError(
+                f"the transform {type(transform).__name__} returned {type(changed).__name__} instead of a Graph"
+            )
+        graph = changed
     return graph
 
 

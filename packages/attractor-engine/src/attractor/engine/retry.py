@@ -119,9 +119,14 @@ async def execute_with_retry(
 
 
 def _to_failure(error: Exception, node_id: str, policy: RetryPolicy) -> Outcome:
-    reason = f"stage {node_id!r}: {str(error) or type(error).__name__}"
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception as worse:
+        said = f"its message can't be read, for that raises {type(worse).__name__}"
+    reason = f"stage {node_id!r}: {said or kind}"
     if not isinstance(error, AttractorError) and not hasattr(error, "retryable"):
-        reason = f"stage {node_id!r} raised {type(error).__name__}: {error}"
+        reason = f"stage {node_id!r} raised {kind}" + (f": {said}" if said else "")
     return Outcome.fail(reason, terminal=not policy.should_retry(error))
 
 

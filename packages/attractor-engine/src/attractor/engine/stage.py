@@ -5,13 +5,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
+from attractor.calls import call
 from attractor.engine.retry import build_retry_policy, execute_with_retry
 from attractor.errors import ContextValueError
 from attractor.events import Emit, StageCompleted, StageFailed, StageRetrying, StageStarted
@@ -109,11 +108,7 @@ class StageExecutor:
         )
 
     async def _call(self, handler: Handler, node: Node, context: Context) -> Any:
-        arguments = (node, context, self._graph, self._logs_root)
-        if iscoroutinefunction(handler.execute):
-            return await handler.execute(*arguments)
-        result = await anyio.to_thread.run_sync(handler.execute, *arguments, abandon_on_cancel=True)
-        return await result if isawaitable(result) else result
+        return await call(handler.execute, node, context, self._graph, self._logs_root)
 
     def _only_passes_on(self, node: Node) -> bool:
         return self._graph.handler_type(node) == "conditional"

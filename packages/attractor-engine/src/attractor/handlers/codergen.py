@@ -1,14 +1,12 @@
 """The codergen handler: a question to a model, or work for an agent (section 4.5)."""
 
 from dataclasses import replace
-from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
-
 from attractor.backends.base import CodergenBackend
 from attractor.backends.simulated import SimulatedBackend
+from attractor.calls import call
 from attractor.fidelity import resolve_fidelity, write_preamble
 from attractor.graph import Graph, Node
 from attractor.outcome import Outcome
@@ -54,11 +52,8 @@ class CodergenHandler:
     async def _ask(self, node: Node, prompt: str, context: Context) -> str | Outcome:
         # A function may serve as a backend, and neither that nor a method need be async.
         run: Any = getattr(self._backend, "run", self._backend)
-        if iscoroutinefunction(run):
-            answer: str | Outcome = await run(node, prompt, context)
-            return answer
-        answer = await anyio.to_thread.run_sync(run, node, prompt, context, abandon_on_cancel=True)
-        return await answer if isawaitable(answer) else answer
+        answer: str | Outcome = await call(run, node, prompt, context)
+        return answer
 
 
 def build_prompt(node: Node, context: Context, graph: Graph) -> str:

@@ -1,12 +1,11 @@
 """The human gate: a person chooses the way on (section 4.6)."""
 
 import time
-from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
+from attractor.calls import call
 from attractor.events import Emit, InterviewCompleted, InterviewStarted, InterviewTimeout
 from attractor.graph import Edge, Graph, Node, to_seconds
 from attractor.interviewers.base import Answer, AnswerValue, Interviewer, Option, Question, QuestionType
@@ -85,10 +84,8 @@ class WaitHumanHandler:
         return answer
 
     async def _ask(self, question: Question) -> Answer:
-        if iscoroutinefunction(self._interviewer.ask):
-            return await self._interviewer.ask(question)
-        answer = await anyio.to_thread.run_sync(self._interviewer.ask, question, abandon_on_cancel=True)
-        return await answer if isawaitable(answer) else answer
+        answer: Answer = await call(self._interviewer.ask, question)
+        return answer
 
 
 def _is_choice(edge: Edge) -> bool:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from attractor.calls import call
+
 
 class QuestionType(StrEnum):
     """Decides what an answer may be."""
@@ -69,5 +71,5 @@ async def ask_multiple(interviewer: Interviewer, questions: Sequence[Question]) 
     """Ask several questions, together if the interviewer can, else one after the other."""
     together = getattr(interviewer, "ask_multiple", None)
     if together is not None:
-        return list(await together(questions))
-    return [await interviewer.ask(question) for question in questions]
+        return list(await call(together, questions))
+    return [await call(interviewer.ask, question) for question in questions]

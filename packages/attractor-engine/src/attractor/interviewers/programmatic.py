@@ -2,10 +2,8 @@
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable, iscoroutinefunction
 
-import anyio.to_thread
-
+from attractor.calls import call
 from attractor.interviewers.base import Answer, AnswerValue, Interviewer, Question, QuestionType
 
 
@@ -28,11 +26,8 @@ class CallbackInterviewer:
         self._callback = callback
 
     async def ask(self, question: Question) -> Answer:
-        if iscoroutinefunction(self._callback):
-            answer: Answer | Awaitable[Answer] = self._callback(question)
-        else:
-            answer = await anyio.to_thread.run_sync(self._callback, question, abandon_on_cancel=True)
-        return await answer if isawaitable(answer) else answer
+        answer: Answer = await call(self._callback, question)
+        return answer
 
 
 class QueueInterviewer:
@@ -53,6 +48,6 @@ class RecordingInterviewer:
         self.recordings: list[tuple[Question, Answer]] = []
 
     async def ask(self, question: Question) -> Answer:
-        answer = await self._inner.ask(question)
+        answer: Answer = await call(self._inner.ask, question)
         self.recordings.append((question, answer))
         return answer

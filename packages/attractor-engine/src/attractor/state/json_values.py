@@ -20,8 +20,14 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def to_json_value(value: Any, key: str) -> Any:
-    """A copy that consists of None, bool, int, float, str, list and dict alone.
+MAX_NESTING = 100
+"""Levels of lists and dicts in a value; more could not be copied and written everywhere."""
+_LARGEST_INT = 10**4300
+"""Python refuses to write a whole number with more digits."""
+
+
+def to_json_value(value: Any, key: str, levels: int = MAX_NESTING) -> Any:
+    """A copy that consists of None, bool, int, float, str, list and dict alone, no more than `levels` deep.
 
     Tuples become lists, enums of text their value. Raises ContextValueError, naming `key`, for anything else.
     """
@@ -30,16 +36,22 @@ def to_json_value(value: Any, key: str) -> Any:
             return value
         case str():
             return value if type(value) is str else str.__str__(value)
-        case int():
+        case int() if -_LARGEST_INT < value < _LARGEST_INT:
             return int(value)
         case float() if math.isfinite(value):
             return float(value)
+        case list() | tuple() | dict() if levels == 0:
+            raise ContextValueError(f"context key {key[:60]}...: the value is nested more than {MAX_NESTING} deep")
         case list() | tuple():
-            return [to_json_value(item, f"{key}[{index}]") for index, item in enumerate(value)]
+            return [to_json_value(item, f"{key}[{index}]", levels - 1) for index, item in enumerate(value)]
         case dict():
-            return {_text_key(name, key): to_json_value(item, f"{key}.{name}") for name, item in value.items()}
+            return {
+                _text_key(name, key): to_json_value(item, f"{key}.{name}", levels - 1) for name, item in value.items()
+            }
         case _:
             shown = repr(value) if isinstance(value, float) else f"of type {type(value).__name__}"
+            if isinstance(value, int):
+                shown = "of more than 4300 digits"
             raise ContextValueError(
                 f"context key {key!r}: the value {shown} is not JSON; store text, numbers, lists or dicts"
             )

@@ -1,10 +1,10 @@
 """Running the rules (sections 7.2 to 7.4)."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from attractor.diagnostics import Diagnostic, Severity
-from attractor.errors import ValidationError
+from attractor.errors import PipelineConfigurationError, ValidationError
 from attractor.graph import Graph
 from attractor.validation import routing, structure, values
 from attractor.validation.survey import Survey
@@ -59,14 +59,24 @@ def validate(
     """All findings about a graph: those of the parser and the transforms, of the built-in rules, of `extra_rules`.
 
     Lint sees what will run, so give it the graph that `apply_transforms` made. `handler_types` are those that have a
-    handler; by default those of section 2.8.
+    handler; by default those of section 2.8. PipelineConfigurationError if a rule of the user's finds something else.
     """
     survey = Survey(graph, handler_types)
     found = list(graph.diagnostics)
     for rule in BUILT_IN_RULES:
         found += rule(survey)
     for extra in extra_rules or ():
-        found += extra.apply(graph)
+        found += _apply(extra, graph)
+    return found
+
+
+def _apply(rule: LintRule, graph: Graph) -> list[Diagnostic]:
+    findings: Any = rule.apply(graph)
+    found = list(findings) if isinstance(findings, Iterable) else [findings]
+    for item in found:
+        if not isinstance(item, Diagnostic):
+            name = getattr(rule, "name", type(rule).__name__)
+            raise PipelineConfigurationError(f"the lint rule {name} found {item!r}, which is no Diagnostic")
     return found
 
 
