@@ -288,7 +288,7 @@ def test_documents(tmp_path):
     [
         (image(data=b"<svg/>", media_type="image/svg+xml"), InvalidRequestError, r"image/svg\+xml.*image/png"),
         (image(url="gs://bucket/a.png"), InvalidRequestError, "neither a web address nor"),
-        (image(data=b"x" * (20 * 1024 * 1024 + 3)), InvalidRequestError, "20 MiB"),
+        (image(data=b"x" * (20 * 1024 * 1024 + 3)), InvalidRequestError, "at most 20,971,520"),
         (image(url="/no/such/file.png"), ConfigurationError, r"/no/such/file\.png: No such file"),
         (document(url="ftp://x/a.pdf"), InvalidRequestError, "neither a web address nor"),
         (Message.user([part(ContentKind.AUDIO, audio=AudioData(data=b"x"))]), InvalidRequestError, "audio"),

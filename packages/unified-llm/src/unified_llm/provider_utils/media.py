@@ -3,9 +3,10 @@
 import base64
 import mimetypes
 import re
+import stat
 from pathlib import Path
 
-from unified_llm.spec.errors import ConfigurationError
+from unified_llm.spec.errors import ConfigurationError, InvalidRequestError
 from unified_llm.spec.messages import AudioData, DocumentData, ImageData
 
 # What mimetypes doesn't know, or only where the system's tables do.
@@ -27,6 +28,9 @@ _ALIASES = {
     "audio/x-wav": "audio/wav",
 }
 _DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,", re.IGNORECASE)
+
+MAX_FILE_BYTES = 100 * 1024 * 1024
+"""No provider takes more within a request, so a larger file isn't even read."""
 
 
 def inline_media(media: ImageData | AudioData | DocumentData) -> tuple[str, str] | None:
@@ -57,19 +61,45 @@ def _media_type_of(data: bytes, media: ImageData | AudioData | DocumentData) -> 
     return guess_media_type((media.file_name if isinstance(media, DocumentData) else None) or "")
 
 
+def check_size(data: str, limit: int, media: ImageData | AudioData | DocumentData) -> None:
+    """Raise InvalidRequestError, which names the file, if the base64 text `data` stands for more than `limit` bytes."""
+    size = len(data) * 3 // 4 - data[-2:].count("=")
+    if size > limit:
+        path = media.url if media.url is not None and is_local_path(media.url) else None
+        kind = type(media).__name__.removesuffix("Data").lower()
+        raise InvalidRequestError(
+            f"the {kind} {path or 'given'} has {size:,} bytes, and this provider takes at most {limit:,}: "
+            "make it smaller, or give its web address"
+        )
+
+
+def is_local_path(url: str) -> bool:
+    """Whether a file is meant, and no address: the text starts with `/`, `./` or `~`."""
+    return url.startswith(("/", "./", "~"))
+
+
 def load_media(url: str) -> tuple[bytes, str] | None:
     """The bytes and the media type of a local file, or None if `url` is no local path.
 
-    A path starts with `/`, `./` or `~`. The media type follows from the extension. Raises ConfigurationError if the
-    file can't be read.
+    The media type follows from the extension. Raises ConfigurationError if the file can't be read, is no regular file
+    (a device has no end) or has more than MAX_FILE_BYTES.
     """
-    if not url.startswith(("/", "./", "~")):
+    if not is_local_path(url):
         return None
-    path = Path(url).expanduser()
     try:
+        path = Path(url).expanduser()
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigurationError(f"can't read the file {path}: it is a directory or a device")
+        if status.st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(
+                f"can't send the file {path}: it has {status.st_size:,} bytes, and {MAX_FILE_BYTES:,} are the most"
+            )
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"can't read the file {path}: {error.strerror or error}", cause=error) from error
+        raise ConfigurationError(f"can't read the file {url}: {error.strerror or error}", cause=error) from error
+    except (RuntimeError, ValueError) as error:  # "~" of an unknown user, a zero byte
+        raise ConfigurationError(f"can't read the file {url!r}: {error}", cause=error) from error
     return data, guess_media_type(path.name)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from unified_llm.provider_utils.media import guess_media_type, load_media, normalize_media_type
+from unified_llm.provider_utils.media import check_size, inline_media
 from unified_llm.spec.errors import InvalidRequestError
 from unified_llm.spec.messages import (
     ContentKind,
@@ -25,7 +25,9 @@ from unified_llm.spec.tools import parse_arguments
 _Json = dict[str, Any]
 
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,", re.IGNORECASE)
+# The API counts the base64 text: 5 MiB for an image (section 3.5), 32 MB for a whole request.
+_MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4
+_MAX_DOCUMENT_BYTES = 32_000_000 * 3 // 4
 
 
 class MessageTranslator:
@@ -153,14 +155,12 @@ def _wire_id(call_id: str) -> str:
 
 
 def _image_source(image: ImageData) -> _Json:
-    data, media_type = image.data, image.media_type
-    if image.url is not None:
-        if (found := _inline(image.url)) is not None:
-            return _base64_source(found[1], normalize_media_type(found[0]), _IMAGE_TYPES)
-        if (local := load_media(image.url)) is None:
-            return _url_source(image.url)
-        data, media_type = local[0], media_type or local[1]
-    return _base64_source(_encode(data or b""), normalize_media_type(media_type or "image/png"), _IMAGE_TYPES)
+    inline = inline_media(image)
+    if inline is None:
+        return _url_source(image.url or "")
+    data, media_type = inline
+    check_size(data, _MAX_IMAGE_BYTES, image)
+    return _base64_source(data, media_type, _IMAGE_TYPES)
 
 
 def _document(document: DocumentData) -> _Json:
@@ -171,27 +171,15 @@ def _document(document: DocumentData) -> _Json:
 
 
 def _document_source(document: DocumentData) -> _Json:
-    data, media_type = document.data, document.media_type
-    if document.url is not None:
-        if (found := _inline(document.url)) is not None:
-            data, media_type = base64.b64decode(found[1]), media_type or found[0]
-        elif (local := load_media(document.url)) is None:
-            return _url_source(document.url)
-        else:
-            data, media_type = local[0], media_type or local[1]
-    data = data or b""
-    if media_type is None:
-        named = guess_media_type(document.file_name or "")
-        media_type = "application/pdf" if data.startswith(b"%PDF") else named
-    media_type = normalize_media_type(media_type)
+    inline = inline_media(document)
+    if inline is None:
+        return _url_source(document.url or "")
+    data, media_type = inline
+    check_size(data, _MAX_DOCUMENT_BYTES, document)
     if media_type.startswith("text/") or media_type in ("application/json", "application/xml"):
-        return {"type": "text", "media_type": "text/plain", "data": data.decode("utf-8", "replace")}
-    return _base64_source(_encode(data), media_type, ("application/pdf",))
-
-
-def _inline(url: str) -> tuple[str, str] | None:
-    match = _DATA_URL.match(url)
-    return None if match is None else (match[1], url[match.end() :])
+        text = base64.b64decode(data).decode("utf-8", "replace")
+        return {"type": "text", "media_type": "text/plain", "data": text}
+    return _base64_source(data, media_type, ("application/pdf",))
 
 
 def _url_source(url: str) -> _Json:
@@ -206,7 +194,3 @@ def _base64_source(data: str, media_type: str, allowed: Sequence[str]) -> _Json:
             f"the Messages API takes no {media_type}: convert it to {' or '.join(allowed)} before sending"
         )
     return {"type": "base64", "media_type": media_type, "data": data}
-
-
-def _encode(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from unified_llm.provider_utils.media import guess_media_type, inline_media, normalize_media_type
+from unified_llm.provider_utils.media import check_size, guess_media_type, inline_media, normalize_media_type
 from unified_llm.providers.gemini.models import ModelFeatures
 from unified_llm.spec.errors import InvalidRequestError
 from unified_llm.spec.messages import (
@@ -182,10 +182,7 @@ def _media(media: ImageData | AudioData | DocumentData) -> _Json:
     if inline is None:
         return {"fileData": _file_data(media)}
     data, media_type = inline
-    if len(data) * 3 // 4 > _MAX_INLINE_BYTES:
-        raise InvalidRequestError(
-            f"a file may have {_MAX_INLINE_BYTES >> 20} MiB, and this one has more: upload it and pass its URI"
-        )
+    check_size(data, _MAX_INLINE_BYTES, media)
     # Taken as text only under its general name.
     media_type = "text/plain" if media_type == "application/json" else media_type
     return {"inlineData": {"mimeType": media_type, "data": data}}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from unified_llm.provider_utils.media import inline_media
+from unified_llm.provider_utils.media import check_size, inline_media
 from unified_llm.spec.errors import InvalidRequestError
 from unified_llm.spec.messages import (
     ContentKind,
@@ -26,7 +26,8 @@ REASONING_ID = "reasoning_id"
 """The key under a part's metadata that names the reasoning item the part came after. It is ours, not the wire's."""
 
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_MAX_IMAGE_BYTES = 20 * 1024 * 1024
+_MAX_IMAGE_BYTES = 20 * 1024 * 1024  # section 3.5
+_MAX_FILE_BYTES = 50 * 1024 * 1024
 _LONGEST_CALL_ID = 64
 
 
@@ -206,8 +207,7 @@ def _image_url(image: ImageData) -> str:
         raise InvalidRequestError(
             f"the Responses API takes no {media_type}: convert it to {' or '.join(_IMAGE_TYPES)} before sending"
         )
-    if len(data) * 3 // 4 > _MAX_IMAGE_BYTES:
-        raise InvalidRequestError(f"an image may have {_MAX_IMAGE_BYTES >> 20} MiB, and this one has more: shrink it")
+    check_size(data, _MAX_IMAGE_BYTES, image)
     return f"data:{media_type};base64,{data}"
 
 
@@ -216,6 +216,7 @@ def _document(document: DocumentData) -> _Json:
     if inline is None:
         return {"type": "input_file", "file_url": _web_address(document.url or "")}
     data, media_type = inline
+    check_size(data, _MAX_FILE_BYTES, document)
     name = document.file_name or f"document.{media_type.rpartition('/')[2]}"
     return {"type": "input_file", "filename": name, "file_data": f"data:{media_type};base64,{data}"}
 

@@ -1,6 +1,5 @@
 """Request -> the JSON body of `POST /chat/completions` (section 7.10). Pure but for reading local media files."""
 
-import base64
 import json
 import re
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unified_llm.provider_utils.history import repair_history
-from unified_llm.provider_utils.media import load_media, normalize_media_type
+from unified_llm.provider_utils.media import check_size, inline_media
 from unified_llm.spec.errors import InvalidRequestError
 from unified_llm.spec.messages import (
     AudioData,
@@ -32,6 +31,10 @@ CALL_EXTRAS = "tool_call"  # fields of a tool call beyond the protocol's, such a
 MESSAGE_EXTRAS = "message"  # the same for the whole message
 
 _Json = dict[str, Any]
+
+# Of OpenAI, whose protocol it is (section 3.5 for images); servers may take less, and say so.
+_MAX_IMAGE_BYTES = 20 * 1024 * 1024
+_MAX_FILE_BYTES = 50 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,26 +252,19 @@ def _response_format(response_format: ResponseFormat) -> _Json:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def _data_uri(data: bytes, media_type: str) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
-
-
-def _bytes_of(media: ImageData | AudioData | DocumentData) -> tuple[bytes, str | None] | None:
-    """The bytes given or read from a local file; None if all there is is a remote address."""
-    if media.data is not None:
-        return media.data, media.media_type
-    loaded = load_media(media.url or "")
-    return None if loaded is None else (loaded[0], media.media_type or loaded[1])
+def _data_uri(data: str, media_type: str) -> str:
+    return f"data:{media_type};base64,{data}"
 
 
 def _image(image: ImageData) -> _Json:
-    inline = _bytes_of(image)
+    inline = inline_media(image)
     url = image.url
     if inline is not None:
-        media_type = normalize_media_type(inline[1] or "image/png")
+        data, media_type = inline
         if not media_type.startswith("image/") or media_type == "image/svg+xml":
             raise InvalidRequestError(f"an image of type {media_type} can't be sent; use PNG, JPEG, GIF or WebP")
-        url = _data_uri(inline[0], media_type)
+        check_size(data, _MAX_IMAGE_BYTES, image)
+        url = _data_uri(data, media_type)
     detail = {} if image.detail is None else {"detail": image.detail}
     return {"type": "image_url", "image_url": {"url": url, **detail}}
 
@@ -277,18 +273,20 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav", "x-m4a": "m4a
 
 
 def _audio(audio: AudioData) -> _Json:
-    inline = _bytes_of(audio)
+    inline = inline_media(audio)
     if inline is None:
         raise InvalidRequestError("Chat Completions takes audio only as bytes; load the URL and pass its data")
-    subtype = normalize_media_type(inline[1] or "audio/wav").rpartition("/")[2]
-    data = base64.b64encode(inline[0]).decode("ascii")
+    data, media_type = inline
+    check_size(data, _MAX_FILE_BYTES, audio)
+    subtype = media_type.rpartition("/")[2]
     return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO_FORMATS.get(subtype, subtype)}}
 
 
 def _document(document: DocumentData) -> _Json:
-    inline = _bytes_of(document)
+    inline = inline_media(document)
     if inline is None:
         raise InvalidRequestError("Chat Completions takes documents only as bytes; load the URL and pass its data")
-    media_type = normalize_media_type(inline[1] or "application/pdf")
+    data, media_type = inline
+    check_size(data, _MAX_FILE_BYTES, document)
     name = document.file_name or f"document.{media_type.rpartition('/')[2]}"
-    return {"type": "file", "file": {"filename": name, "file_data": _data_uri(inline[0], media_type)}}
+    return {"type": "file", "file": {"filename": name, "file_data": _data_uri(data, media_type)}}
