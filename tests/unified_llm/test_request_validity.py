@@ -43,6 +43,20 @@ SCHEMA = {
     "required": ["name", "age"],
     "additionalProperties": False,
 }
+SHAPES = {
+    "type": "object",
+    "$defs": {"point": {"type": "object", "properties": {"x": {"type": "number"}}, "additionalProperties": False}},
+    "properties": {
+        "corner": {"$ref": "#/$defs/point"},
+        "others": {"type": "array", "items": {"$ref": "#/properties/corner"}},
+    },
+    "additionalProperties": False,
+}
+TREE = {
+    "type": "object",
+    "properties": {"branches": {"type": "array", "items": {"$ref": "#"}}},
+    "additionalProperties": False,
+}
 WEATHER = Tool(
     name="weather",
     description="Looks at the sky",
@@ -313,6 +327,20 @@ CASES = {
         },
         carries=("age",),
     ),
+    "a schema with references": Case(
+        fields={
+            "tools": [Tool(name="draw", description="Draws", parameters=SHAPES)],
+            "response_format": ResponseFormat(type="json_schema", json_schema=SHAPES),
+        },
+        carries=("draw", "corner"),
+    ),
+    "a schema that contains itself": Case(
+        fields={
+            "tools": [Tool(name="grow", description="Grows", parameters=TREE)],
+            "response_format": ResponseFormat(type="json_schema", json_schema=TREE),
+        },
+        carries=("grow", "branches"),
+    ),
     "text as format": Case(fields={"response_format": ResponseFormat(type="text")}),
     # Settings
     "sampling": Case(fields={"temperature": 0.5, "top_p": 0.9}),
@@ -420,6 +448,20 @@ async def test_what_is_sent_is_valid(case, provider, official_types, tmp_path):
         else:
             written = json.dumps(bodies[0], ensure_ascii=False).lower()
             assert [needle for needle in row.carries if needle.lower() not in written] == [], model
+
+
+async def test_beta_features_are_valid_as_such(official_types):
+    options = {
+        "beta_headers": ["mcp-client-2025-11-20"],
+        "mcp_servers": [{"type": "url", "name": "wiki", "url": "https://x.example/mcp"}],
+        "tools": [{"type": "mcp_toolset", "mcp_server_name": "wiki"}],
+        "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+    }
+    request = Request(model="claude-sonnet-4-5", messages=[Message.user("hi")], provider_options={"anthropic": options})
+    (body, streamed), _ = await sent(PROVIDERS["anthropic"], request)
+    assert official_types.problems_of("anthropic_beta", body) == []
+    assert official_types.problems_of("anthropic_beta", streamed) == []
+    assert official_types.problems_of("anthropic", body) != []
 
 
 FREE = ("parameters", "parametersJsonSchema", "input_schema", "input", "args", "response")
