@@ -12,9 +12,9 @@ from unified_llm import (
     Response,
     StreamError,
     Usage,
+    cost_of,
     get_model_info,
 )
-from unified_llm.client.catalog import cost_of
 from unified_llm.client.middleware import CompleteCall
 from unified_llm.client.middlewares import BudgetMiddleware, FallbackMiddleware
 from unified_llm.testing import ScriptedAdapter, events_of, respond
@@ -48,6 +48,17 @@ def test_a_cost_is_counted_by_kind_of_token(sonnet: ModelInfo) -> None:
     assert cost_of(USAGE + USAGE, MODEL) == pytest.approx(2 * plain)
     assert cost_of(Usage(), MODEL) == 0
     assert cost_of(USAGE, "nobody-knows-this") is None
+
+
+def test_cached_tokens_have_their_own_price_or_that_of_input(sonnet: ModelInfo) -> None:
+    usage = Usage(input_tokens=1000, output_tokens=0, cache_read_tokens=600, cache_write_tokens=300)
+    prices = {"input_cost_per_million": 10.0, "output_cost_per_million": 50.0}
+    known = {"cache_read_cost_per_million": 1.0, "cache_write_cost_per_million": 12.5}
+    unknown = dict.fromkeys(known)
+    in_full = cost_of(usage, sonnet.model_copy(update={**prices, **unknown}))
+    assert in_full == pytest.approx(1000 * 10 / 1_000_000)
+    reduced = cost_of(usage, sonnet.model_copy(update={**prices, **known}))
+    assert reduced == pytest.approx((100 * 10 + 600 * 1 + 300 * 12.5) / 1_000_000)
 
 
 async def test_calls_go_through_until_the_tokens_are_spent() -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator
 from itertools import count
 
+import anyio
 import pytest
 from unified_llm import Client, Message, RateLimitError, Request, StreamError
 from unified_llm.client.middlewares import LoggingMiddleware
@@ -81,6 +82,16 @@ async def test_a_stream_that_breaks_or_is_left_is_told(caplog: pytest.LogCapture
     assert [record.getMessage() for record in caplog.records] == [
         "stream s/m: StreamError, 1.000 s",
         "stream s/m: left by its reader, 1.000 s",
+    ]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_cancelled_call_is_told(caplog: pytest.LogCaptureFixture, anyio_backend: str) -> None:
+    client = client_of(ScriptedAdapter([anyio.sleep_forever]))
+    with anyio.move_on_after(0.01):
+        await client.complete(ASK)
+    assert [record.getMessage() for record in caplog.records if record.name == "unified_llm"] == [
+        "complete s/m: cancelled, 1.000 s"
     ]
 
 

@@ -12,7 +12,7 @@ from unified_llm.api.generate import GenerateResult, generate
 from unified_llm.api.stream import StreamResult, stream
 from unified_llm.api.structured import StreamObjectResult, generate_object, stream_object
 from unified_llm.api.tool_loop import StepResult
-from unified_llm.client.catalog import ModelInfo, get_latest_model, get_model_info, list_models
+from unified_llm.client.catalog import ModelInfo, cost_of, get_latest_model, get_model_info, list_models
 from unified_llm.client.client import Client, get_default_client, set_default_client
 from unified_llm.client.event_stream import EventStream
 from unified_llm.client.middleware import Middleware
@@ -138,6 +138,7 @@ __all__ = [
     "UnsupportedToolChoiceError",
     "Usage",
     "Warning",
+    "cost_of",
     "generate",
     "generate_object",
     "get_default_client",

@@ -80,20 +80,21 @@ def get_latest_model(provider: str, capability: str | None = None) -> ModelInfo 
     return None
 
 
-def cost_of(usage: Usage, model_id: str) -> float | None:
-    """What the tokens cost in US dollars at list price; None if the catalog doesn't know the model or its price.
+def cost_of(usage: Usage, model: str | ModelInfo) -> float | None:
+    """What the tokens cost in US dollars at list price; None if the model or its price is unknown.
 
-    Tokens read from or written to a prompt cache count at their own price, or at that of input where it is unknown.
+    A model is given by any name that `get_model_info()` knows, or by its facts. Tokens read from or written to a prompt
+    cache count at their own price, or at that of input where it is unknown.
     """
-    model = get_model_info(model_id)
-    if model is None or model.input_cost_per_million is None or model.output_cost_per_million is None:
+    info = get_model_info(model) if isinstance(model, str) else model
+    if info is None or info.input_cost_per_million is None or info.output_cost_per_million is None:
         return None
     cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
-    input_cost = model.input_cost_per_million
-    read_cost, write_cost = model.cache_read_cost_per_million, model.cache_write_cost_per_million
+    input_cost = info.input_cost_per_million
+    read_cost, write_cost = info.cache_read_cost_per_million, info.cache_write_cost_per_million
     return (
         max(0, usage.input_tokens - cached - written) * input_cost
         + cached * (input_cost if read_cost is None else read_cost)
         + written * (input_cost if write_cost is None else write_cost)
-        + usage.output_tokens * model.output_cost_per_million
+        + usage.output_tokens * info.output_cost_per_million
     ) / 1_000_000

@@ -16,7 +16,8 @@ from unified_llm.spec.response import FinishReason, Response, Usage
 
 
 class LoggingMiddleware:
-    """Logs how each call went: INFO for an answer, WARNING for a failure, INFO for a stream that its reader left.
+    """Logs how each call went: INFO for an answer, WARNING for a failure, INFO for a call that was cancelled or a
+    stream that its reader left.
 
     `logger` is `logging.getLogger("unified_llm")` unless given. The facts are in the text and, for handlers that write
     JSON, as the record's attributes `llm_mode`, `llm_provider`, `llm_model`, `llm_outcome`, `llm_seconds`,
@@ -45,6 +46,9 @@ class LoggingMiddleware:
             response = await call_next(request)
         except Exception as error:
             self._log_failure(request, "complete", started, error)
+            raise
+        except BaseException:
+            self._log(logging.INFO, request, "complete", started, "cancelled")
             raise
         self._log_answer(request, "complete", started, response.finish_reason, response.usage)
         if self._logs_content:
