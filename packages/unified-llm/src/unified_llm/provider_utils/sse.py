@@ -4,7 +4,7 @@ The bytes may be cut anywhere, inside a character or between CR and LF. Lines en
 text may hold U+2028 or U+0085. `id` and `retry` are read over, as a model's answer can't be resumed.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
 
 from unified_llm.spec.errors import StreamError
 
@@ -12,8 +12,7 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
+class ServerSentEvent(NamedTuple):
     """One event; `event` is empty when the server didn't name it."""
 
     event: str
@@ -56,7 +55,8 @@ class SSEDecoder:
             self._after_cr = chunk.endswith(b"\r")
         else:
             self._partial += lines.pop()
-            self._check(len(self._partial))
+            if len(self._partial) > self._limit:
+                self._refuse()
         return self._read(lines)
 
     def flush(self) -> list[ServerSentEvent]:
@@ -70,30 +70,27 @@ class SSEDecoder:
             self._at_start = False
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         events = []
+        data = self._data
         for line in lines:
             if not line:
-                if self._data:
-                    events.append(self._dispatch())
+                if data:
+                    text = data[0] if len(data) == 1 else b"\n".join(data)
+                    name = self._event.decode("utf-8", "replace")
+                    events.append(ServerSentEvent(name, text.decode("utf-8", "replace")))
+                    data.clear()
+                    self._data_bytes = 0
                 self._event = b""
-            elif line.startswith(b"data:"):
-                self._append(line[6:] if line.startswith(b" ", 5) else line[5:])
-            elif line.startswith(b"event:"):
-                self._event = line[7:] if line.startswith(b" ", 6) else line[6:]
+            elif line[:5] == b"data:":
+                value = line[6:] if line[5:6] == b" " else line[5:]
+                data.append(value)
+                self._data_bytes += len(value)
+                if self._data_bytes > self._limit:
+                    self._refuse()
+            elif line[:6] == b"event:":
+                self._event = line[7:] if line[6:7] == b" " else line[6:]
             elif line == b"data":
-                self._append(b"")
+                data.append(b"")
         return events
 
-    def _append(self, value: bytes) -> None:
-        self._data.append(value)
-        self._data_bytes += len(value)
-        self._check(self._data_bytes)
-
-    def _dispatch(self) -> ServerSentEvent:
-        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        self._data.clear()
-        self._data_bytes = 0
-        return ServerSentEvent(self._event.decode("utf-8", "replace"), data.decode("utf-8", "replace"))
-
-    def _check(self, size: int) -> None:
-        if size > self._limit:
-            raise StreamError(f"the server sent an event of more than {self._limit} bytes")
+    def _refuse(self) -> NoReturn:
+        raise StreamError(f"the server sent an event of more than {self._limit} bytes")

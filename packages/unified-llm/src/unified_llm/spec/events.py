@@ -6,7 +6,7 @@ reasoning event belongs to; `tool_call.id` does so for tool calls. Segments may 
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from unified_llm.spec.errors import SDKError
 from unified_llm.spec.messages import ContentPart
@@ -45,9 +45,12 @@ PRELUDE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class StreamEvent:
-    """One event. Not a pydantic record: there is one for every chunk, and each is made by this library.
+    """One event. Its fields are final: type checkers refuse to set them.
+
+    There is one for every chunk, and each is made by this library. So it is no pydantic record, and nothing guards the
+    fields at run time: a frozen dataclass takes four times as long to make.
 
     TEXT_DELTA carries `delta`; REASONING_DELTA `reasoning_delta`; TOOL_CALL_DELTA a fragment of the arguments'
     JSON in `delta` and the call's id and name in `tool_call`. Every END carries the finished `part`, and
@@ -55,15 +58,15 @@ class StreamEvent:
     `response`; STREAM_START may carry `warnings`. ERROR carries `error`, which the stream raises next.
     """
 
-    type: StreamEventType | str
-    delta: str | None = None
-    text_id: str | None = None
-    reasoning_delta: str | None = None
-    tool_call: ToolCall | None = None
-    part: ContentPart | None = None
-    finish_reason: FinishReason | None = None
-    usage: Usage | None = None
-    response: Response | None = None
-    error: SDKError | None = None
-    warnings: tuple[Warning, ...] = ()
-    raw: dict[str, Any] | None = None
+    type: Final[StreamEventType | str]
+    delta: Final[str | None] = None
+    text_id: Final[str | None] = None
+    reasoning_delta: Final[str | None] = None
+    tool_call: Final[ToolCall | None] = None
+    part: Final[ContentPart | None] = None
+    finish_reason: Final[FinishReason | None] = None
+    usage: Final[Usage | None] = None
+    response: Final[Response | None] = None
+    error: Final[SDKError | None] = None
+    warnings: Final[tuple[Warning, ...]] = ()
+    raw: Final[dict[str, Any] | None] = None
