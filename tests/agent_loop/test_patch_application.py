@@ -52,6 +52,7 @@ def test_hunks_do_what_a_list_of_lines_would(
 ) -> None:
     lines, replacements = example
     text = ending.join(lines) + (ending if ended else "")
+    ending = ending if "\n" in text else "\n"
     bodies = []
     expected = list(lines)
     for start, end, added in replacements:

@@ -1,6 +1,7 @@
 """A programmable coding agent: sessions, tools, execution environments, steering, events."""
 
-from agent_loop.config import SessionConfig, SessionState, StopReason
+from agent_loop.approvals import Allow, ApprovalRequest, Approver, Ask, Deny, ReadBeforeWrite
+from agent_loop.config import SessionConfig, SessionState, StopReason, SubmitResult
 from agent_loop.environments import (
     DirEntry,
     EnvironmentPolicy,
@@ -13,6 +14,7 @@ from agent_loop.errors import (
     AgentLoopError,
     EventsLostError,
     ExecutionEnvironmentError,
+    SavedHistoryError,
     SessionError,
     ToolError,
 )
@@ -25,13 +27,20 @@ from agent_loop.profiles import (
     create_openai_compatible_profile,
     create_openai_profile,
 )
-from agent_loop.session import Session, SubmitResult
+from agent_loop.saved_history import dump_history, dump_turn, load_history
+from agent_loop.session import Session
+from agent_loop.subagents import SubAgentHandle, SubAgentResult, SubAgentStatus
 from agent_loop.tools.registry import RegisteredTool, ToolContext, ToolDefinition, ToolOutput, ToolRegistry
 from agent_loop.truncation import truncate_tool_output
 
 __all__ = [
     "AgentLoopError",
+    "Allow",
+    "ApprovalRequest",
+    "Approver",
+    "Ask",
     "AssistantTurn",
+    "Deny",
     "DirEntry",
     "EnvironmentPolicy",
     "EventKind",
@@ -42,7 +51,9 @@ __all__ = [
     "GrepOptions",
     "LocalExecutionEnvironment",
     "ProviderProfile",
+    "ReadBeforeWrite",
     "RegisteredTool",
+    "SavedHistoryError",
     "Session",
     "SessionConfig",
     "SessionError",
@@ -50,6 +61,9 @@ __all__ = [
     "SessionState",
     "SteeringTurn",
     "StopReason",
+    "SubAgentHandle",
+    "SubAgentResult",
+    "SubAgentStatus",
     "SubmitResult",
     "SystemTurn",
     "ToolContext",
@@ -64,5 +78,8 @@ __all__ = [
     "create_gemini_profile",
     "create_openai_compatible_profile",
     "create_openai_profile",
+    "dump_history",
+    "dump_turn",
+    "load_history",
     "truncate_tool_output",
 ]

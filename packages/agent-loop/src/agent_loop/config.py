@@ -27,12 +27,22 @@ class StopReason(StrEnum):
     ERROR = "error"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitResult:
+    """What became of an input. `text` is the model's last answer to it; `error` is set when `stop_reason` is ERROR."""
+
+    text: str
+    stop_reason: StopReason
+    error: Exception | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class SessionConfig:
     """Settings that the host may change at any time; the next model or tool call sees the change.
 
     Limits of 0 mean unlimited. Limits of output by tool name are in characters and lines and override section 5.2's.
-    `max_turns` counts the model's answers over the whole session. `awaits_input` tells, from the final text of an
+    `max_turns` counts the model's answers over the whole session; `subagent_max_turns` is that of a subagent which was
+    spawned without a limit of its own. `awaits_input` tells, from the final text of an
     answer, whether the model waits for the user. `user_instructions` end the system prompt and win over the rest of it.
     """
 
@@ -46,6 +56,7 @@ class SessionConfig:
     enable_loop_detection: bool = True
     loop_detection_window: int = 10
     max_subagent_depth: int = 1
+    subagent_max_turns: int = 50
     user_instructions: str = ""
     stream: bool = True
     awaits_input: Callable[[str], bool] = asks_question

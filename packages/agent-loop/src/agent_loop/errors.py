@@ -3,6 +3,7 @@
 AgentLoopError
  +-- SessionError            the session is used wrongly: closed, or busy with another input
  +-- EventsLostError         a reader of events fell too far behind
+ +-- SavedHistoryError       what should be a saved conversation isn't one
  +-- ToolError               a tool can't do what it was asked; the text is meant for the model
  +-- ExecutionEnvironmentError       the environment can't do what it was asked
       +-- PathNotFoundError     no such file or directory
@@ -21,6 +22,10 @@ class SessionError(AgentLoopError):
 
 class EventsLostError(AgentLoopError):
     """This reader fell so far behind that its events are no longer delivered. The session itself goes on."""
+
+
+class SavedHistoryError(AgentLoopError):
+    """A text that should hold a saved conversation doesn't. The message names the line."""
 
 
 class ToolError(AgentLoopError):

@@ -2,34 +2,27 @@
 
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import anyio
 from unified_llm import Client, ContextLengthError, RetryPolicy, SDKError, get_default_client
 
+from agent_loop.approvals import Approver, HostAnswer
 from agent_loop.clock import Clock, utc_now
-from agent_loop.config import SessionConfig, SessionState, StopReason
+from agent_loop.config import SessionConfig, SessionState, StopReason, SubmitResult
 from agent_loop.environments.base import ExecutionEnvironment
 from agent_loop.errors import SessionError
 from agent_loop.events import EventEmitter, EventKind, SessionEvent
 from agent_loop.history import AssistantTurn, Turn, UserTurn
+from agent_loop.inheritance import inherit_config, inherit_environment, inherit_profile
 from agent_loop.loop import process_inputs
 from agent_loop.profiles.base import ProviderProfile
 from agent_loop.session_record import SessionRecord
+from agent_loop.subagents import SpawnRequest, SubAgents
 from agent_loop.system_prompt import take_git_snapshot
 
 _CLEANUP_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitResult:
-    """What became of an input. `text` is the model's last answer to it; `error` is set when `stop_reason` is ERROR."""
-
-    text: str
-    stop_reason: StopReason
-    error: Exception | None = None
 
 
 class Session(SessionRecord):
@@ -50,8 +43,12 @@ class Session(SessionRecord):
         history: Sequence[Turn] = (),
         retry_policy: RetryPolicy | None = None,
         clock: Clock = utc_now,
+        approvers: Sequence[Approver] = (),
+        ask_host: HostAnswer | None = None,
     ) -> None:
-        """`client` defaults to unified_llm's default client. `history` continues an earlier conversation."""
+        """`client` defaults to unified_llm's default client. `history` continues an earlier conversation, whose turns
+        count. `approvers` decide on every tool call, those of subagents too, or leave it to `ask_host`.
+        """
         identity = str(uuid.uuid4())
         super().__init__(
             id=identity,
@@ -63,6 +60,10 @@ class Session(SessionRecord):
             history=list(history),
             retry_policy=retry_policy if retry_policy is not None else RetryPolicy(),
             clock=clock,
+            subagents=SubAgents(self._make_child, lambda message: self.emit(EventKind.WARNING, message=message)),
+            approvers=approvers,
+            ask_host=ask_host,
+            turn_count=sum(isinstance(turn, AssistantTurn) for turn in history),
         )
         self._scope: anyio.CancelScope | None = None
         self._finished = anyio.Event()
@@ -85,9 +86,10 @@ class Session(SessionRecord):
         self.state = SessionState.PROCESSING
         stop_reason, error, fatal = StopReason.ABORTED, None, False
         try:
-            with anyio.CancelScope() as self._scope:
-                await self._start()
-                stop_reason = await process_inputs(self, user_input)
+            async with self.subagents:
+                with anyio.CancelScope() as self._scope:
+                    await self._start()
+                    stop_reason = await process_inputs(self, user_input)
         except Exception as raised:
             stop_reason, error, fatal = StopReason.ERROR, raised, self._report_error(raised)
         finally:
@@ -123,8 +125,10 @@ class Session(SessionRecord):
             await self._end()
             return
         self._scope.cancel()
-        # Background processes are ended while the cancelled commands are, not after them.
-        await self._release()
+        # Subagents and background processes are ended while the cancelled commands are, not after them.
+        async with anyio.create_task_group() as ending:
+            ending.start_soon(self.subagents.close_all)
+            ending.start_soon(self._release)
         await self._finished.wait()
 
     async def close(self) -> None:
@@ -140,6 +144,21 @@ class Session(SessionRecord):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _make_child(self, request: SpawnRequest) -> "Session":
+        profile = inherit_profile(self, request)
+        child = Session(
+            profile,
+            await inherit_environment(self, request),
+            client=self.llm_client,
+            config=inherit_config(self, request),
+            retry_policy=self.retry_policy,
+            clock=self.clock,
+            approvers=self.approvers,
+            ask_host=self.ask_host,
+        )
+        child.depth = self.depth + 1
+        return child
 
     def _require_open(self) -> None:
         if self.state is SessionState.CLOSED:
@@ -177,6 +196,8 @@ class Session(SessionRecord):
         return ""
 
     async def _end(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.subagents.close_all()
         await self._release()
         if self.state is not SessionState.CLOSED:
             self.state = SessionState.CLOSED

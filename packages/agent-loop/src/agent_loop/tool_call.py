@@ -1,4 +1,4 @@
-"""From a model's call to its result (section 3.8): lookup, validate, execute, truncate, emit, return."""
+"""From a model's call to its result (section 3.8): lookup, validate, approve, execute, truncate, emit, return."""
 
 import inspect
 import posixpath
@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 from unified_llm import ToolCall, ToolResultData
 
+from agent_loop.approvals import Allow, ApprovalRequest, Deny, decide
 from agent_loop.events import EventKind
 from agent_loop.session_record import SessionRecord
 from agent_loop.tools.registry import RegisteredTool, ToolContext, ToolOutput
@@ -68,6 +69,8 @@ async def execute_single_tool(session: SessionRecord, call: ToolCall) -> ToolRes
     if error:
         return _fail(session, call, f"Invalid arguments for tool: {call.name}: {error}")
     try:
+        if session.approvers and isinstance(denial := await _decide(session, call, tool), Deny):
+            return _fail(session, call, f"Denied: {denial.reason}")
         output = await _execute(session, call, tool)
     except Exception as raised:
         return _fail(session, call, f"Tool error ({call.name}): {str(raised) or type(raised).__name__}")
@@ -100,11 +103,23 @@ def _find_error(call: ToolCall, tool: RegisteredTool) -> str:
     return call.parse_error or "; ".join(tool.find_argument_errors(call.arguments))
 
 
+async def _decide(session: SessionRecord, call: ToolCall, tool: RegisteredTool) -> Allow | Deny:
+    request = ApprovalRequest(
+        session_id=session.id,
+        call_id=call.id,
+        tool=tool,
+        arguments=call.arguments,
+        environment=session.execution_env,
+    )
+    return await decide(request, session.approvers, session.ask_host)
+
+
 async def _execute(session: SessionRecord, call: ToolCall, tool: RegisteredTool) -> ToolOutput:
     execute = partial(tool.executor, call.arguments, session.execution_env)
     if tool.wants_context:
         report = _OutputReport(session, call.id)
-        execute = partial(execute, context=ToolContext(call_id=call.id, config=session.config, report_output=report))
+        context = ToolContext(call_id=call.id, config=session.config, report_output=report, subagents=session.subagents)
+        execute = partial(execute, context=context)
     if inspect.iscoroutinefunction(tool.executor):
         output = execute()
     else:

@@ -8,20 +8,26 @@ from agent_loop.tools.files import READ_FILE, WRITE_FILE
 from agent_loop.tools.registry import ToolRegistry
 from agent_loop.tools.search import GLOB, GREP
 from agent_loop.tools.shell import shell_tool
+from agent_loop.tools.subagents import SUBAGENT_TOOLS
 
 SHELL_TIMEOUT_MS = 120_000
 
 
 def create_anthropic_profile(
-    model: str = "claude-opus-4-6", *, beta_headers: Sequence[str] = (), context_window_size: int = 200_000
+    model: str = "claude-opus-4-6", *, beta_headers: Sequence[str] = (), context_window_size: int | None = None
 ) -> ProviderProfile:
-    """`beta_headers` are sent as `anthropic-beta`; with one for a longer context, say so in `context_window_size`."""
+    """`beta_headers` are sent as `anthropic-beta`; with one that makes the context longer, say so in
+    `context_window_size`, which is the catalog's otherwise.
+    """
     return ProviderProfile(
         id="anthropic",
         model=model,
-        tool_registry=ToolRegistry([READ_FILE, WRITE_FILE, EDIT_FILE, shell_tool(SHELL_TIMEOUT_MS), GREP, GLOB]),
+        tool_registry=ToolRegistry(
+            [READ_FILE, WRITE_FILE, EDIT_FILE, shell_tool(SHELL_TIMEOUT_MS), GREP, GLOB, *SUBAGENT_TOOLS]
+        ),
         base_instructions=load_prompt("anthropic"),
         project_doc_names=(UNIVERSAL_PROJECT_DOC, "CLAUDE.md"),
-        context_window_size=context_window_size,
+        fallback_context_window=200_000,
         options={"anthropic": {"beta_headers": list(beta_headers)}} if beta_headers else {},
+        facts={} if context_window_size is None else {"context_window_size": context_window_size},
     )

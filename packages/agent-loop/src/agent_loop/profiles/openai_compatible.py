@@ -6,6 +6,7 @@ from agent_loop.tools.files import READ_FILE, WRITE_FILE
 from agent_loop.tools.registry import ToolRegistry
 from agent_loop.tools.search import GLOB, GREP
 from agent_loop.tools.shell import shell_tool
+from agent_loop.tools.subagents import SUBAGENT_TOOLS
 
 
 def create_openai_compatible_profile(
@@ -15,14 +16,17 @@ def create_openai_compatible_profile(
     context_window_size: int = 0,
     supports_reasoning: bool = False,
     supports_parallel_tool_calls: bool = True,
+    subagents: bool = True,
 ) -> ProviderProfile:
-    """`provider` is the adapter's name in the Client, such as "openai_compatible" or "local"."""
+    """`provider` is the adapter's name in the Client, such as "openai_compatible" or "local". Without `subagents` the
+    model isn't offered their four tools, whose descriptions a small context may not have room for.
+    """
+    tools = [READ_FILE, WRITE_FILE, EDIT_FILE, shell_tool(), GREP, GLOB]
     return ProviderProfile(
         id=provider,
         model=model,
-        tool_registry=ToolRegistry([READ_FILE, WRITE_FILE, EDIT_FILE, shell_tool(), GREP, GLOB]),
+        tool_registry=ToolRegistry([*tools, *SUBAGENT_TOOLS] if subagents else tools),
         base_instructions=load_prompt("openai_compatible"),
-        context_window_size=context_window_size,
-        supports_reasoning=supports_reasoning,
         supports_parallel_tool_calls=supports_parallel_tool_calls,
+        facts={"context_window_size": context_window_size, "supports_reasoning": supports_reasoning},
     )

@@ -3,7 +3,7 @@
 from agent_loop.environments.base import ExecutionEnvironment
 from agent_loop.errors import ToolError
 from agent_loop.text_encoding import NotTextError, detect_encoding
-from agent_loop.tools.files import FILE_PATH, written_path
+from agent_loop.tools.files import FILE_PATH, named_path
 from agent_loop.tools.line_match import UnclearIndentationError
 from agent_loop.tools.registry import Arguments, RegisteredTool, ToolDefinition
 from agent_loop.tools.text_edit import AmbiguousMatchError, Edit, NoMatchError, replace_text
@@ -85,5 +85,5 @@ EDIT_FILE = RegisteredTool(
         },
     ),
     edit_file,
-    writes=written_path,
+    writes=named_path,
 )

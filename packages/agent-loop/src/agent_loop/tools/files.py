@@ -53,8 +53,8 @@ async def write_file(arguments: Arguments, environment: ExecutionEnvironment) ->
     return f"{'Replaced' if existed else 'Created'} {path} ({len(content.encode())} bytes)."
 
 
-def written_path(arguments: Arguments) -> list[str]:
-    """The file that a call modifies, by its `file_path`."""
+def named_path(arguments: Arguments) -> list[str]:
+    """The file that a call reads or modifies, by its `file_path`."""
     return [arguments["file_path"]]
 
 
@@ -77,6 +77,7 @@ READ_FILE = RegisteredTool(
         },
     ),
     read_file,
+    reads=named_path,
 )
 
 WRITE_FILE = RegisteredTool(
@@ -96,5 +97,5 @@ WRITE_FILE = RegisteredTool(
         },
     ),
     write_file,
-    writes=written_path,
+    writes=named_path,
 )

@@ -9,6 +9,7 @@ from typing import Any
 from unified_llm import ImageData, Tool
 
 from agent_loop.config import SessionConfig
+from agent_loop.subagents import SubAgents
 
 ToolDefinition = Tool
 Arguments = dict[str, Any]
@@ -28,11 +29,13 @@ class ToolContext:
     """What an executor may want to know of the call beyond its arguments.
 
     `report_output` hands pieces of output to the event stream as they come; only async executors may call it.
+    `subagents` are the session's.
     """
 
     call_id: str
     config: SessionConfig
     report_output: Callable[[str], None]
+    subagents: SubAgents | None = None
 
 
 Executor = Callable[..., str | ToolOutput | Awaitable[str | ToolOutput]]
@@ -48,12 +51,13 @@ class RegisteredTool:
     """A definition and what executes it.
 
     `writes` names the files that a call with these arguments modifies: of the calls in one round, those that modify
-    the same file run one after the other, in the model's order.
+    the same file run one after the other, in the model's order. `reads` names the files whose content it shows.
     """
 
     definition: ToolDefinition
     executor: Executor
     writes: Callable[[Arguments], Iterable[str]] | None = field(default=None, kw_only=True)
+    reads: Callable[[Arguments], Iterable[str]] | None = field(default=None, kw_only=True)
 
     @cached_property
     def wants_context(self) -> bool:
@@ -96,6 +100,10 @@ class ToolRegistry:
     def definitions(self) -> list[ToolDefinition]:
         """What a model is told of the tools."""
         return [tool.definition for tool in self._tools.values()]
+
+    def copy(self) -> "ToolRegistry":
+        """The same tools, to be changed independently."""
+        return ToolRegistry(list(self._tools.values()))
 
     def names(self) -> list[str]:
         """All names."""
