@@ -102,22 +102,27 @@ async def test_a_failed_call_is_a_request_but_no_tokens() -> None:
 
 
 @BACKENDS
-async def test_calls_go_in_the_order_they_came(anyio_backend: str) -> None:
+async def test_calls_go_in_the_order_they_came_the_small_don_t_overtake_the_large(anyio_backend: str) -> None:
     clock = VirtualClock()
-    with ScriptedAdapter(*["ok"] * 10) as adapter:
-        client = client_of(adapter, clock, requests_per_minute=1, tokens_per_minute=1000)
+    gate = anyio.Event()
 
-        async def call(number: int, started: anyio.Event) -> None:
-            started.set()
-            await client.complete(ask("x" * (400 if number % 2 else 1) + str(number)))
+    async def sleep(seconds: float) -> None:
+        await gate.wait()
+        for _ in range(int(seconds)):  # the longer sleep ends later
+            await anyio.lowlevel.checkpoint()
+        await clock.sleep(seconds)
 
+    limiter = RateLimitMiddleware(tokens_per_minute=100, clock=clock, sleep=sleep)
+    with ScriptedAdapter(*[respond("ok", usage=used(tokens)) for tokens in (100, 100, 1, 1, 1, 1)]) as adapter:
+        client = Client({"s": adapter}, "s", [limiter])
+        await client.complete(ask("x" * 400))
         async with anyio.create_task_group() as tasks:
-            for number in range(10):
-                started = anyio.Event()
-                tasks.start_soon(call, number, started)
-                await started.wait()
-    assert [int(request.messages[0].text[-1]) for request in adapter.requests] == list(range(10))
-    assert clock.sleeps == [60] * 9
+            for size in (400, 4, 5, 6, 7):
+                tasks.start_soon(client.complete, ask("x" * size))
+                await anyio.wait_all_tasks_blocked()
+            gate.set()
+    assert [len(request.messages[0].text) for request in adapter.requests] == [400, 400, 4, 5, 6, 7]
+    assert clock.sleeps == [60, 0.6, 0.6, 0.6, 0.6]
 
 
 @BACKENDS
