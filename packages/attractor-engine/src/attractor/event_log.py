@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from attractor.errors import PipelineConfigurationError
+from attractor.errors import PipelineConfigurationError, RunDirectoryError
 from attractor.events import CheckpointSaved, Event, StageStarted
 from attractor.state.json_values import encode_json, to_bytes
 from attractor.state.run_directory import write_all
@@ -178,16 +178,33 @@ class _Reader:
                 data += more
         end = data.rfind(b"\n") + 1
         self._offset += end
-        return [Event.from_record(json.loads(line)) for line in data[:end].splitlines()]
+        try:
+            return [Event.from_record(json.loads(line)) for line in data[:end].splitlines()]
+        except (LookupError, TypeError, ValueError) as error:
+            raise RunDirectoryError(
+                f"{self._path} is damaged ({error!r}); move it away to go on without what it tells"
+            ) from error
 
 
 def _mend(path: Path) -> int:
-    """Cut a torn last line off an existing log, and return the last sequence number."""
+    """Cut what a kill or a loss of power tore off the end of an existing log, and return the last sequence number.
+
+    The log is not what a run goes on from, so that no damage to it may hold a run up.
+    """
     if not path.exists():
         return 0
     data = path.read_bytes()
-    end = data.rfind(b"\n") + 1
+    end, sequence = data.rfind(b"\n") + 1, 0
+    while end and not (sequence := _read_sequence(data[data.rfind(b"\n", 0, end - 1) + 1 : end])):
+        end = data.rfind(b"\n", 0, end - 1) + 1
     if end != len(data):
         os.truncate(path, end)
-    lines = data[:end].splitlines()
-    return int(json.loads(lines[-1])["sequence"]) if lines else 0
+    return sequence
+
+
+def _read_sequence(line: bytes) -> int:
+    """The number of the event on a line, of whatever kind; 0 if it is none."""
+    try:
+        return int(json.loads(line)["sequence"])
+    except (LookupError, TypeError, ValueError):
+        return 0

@@ -29,7 +29,14 @@ from attractor.state.artifacts import ARTIFACTS_NAME
 from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step, hash_graph
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore
-from attractor.state.run_directory import RunDirectory, default_runs_root, new_run_id, read_manifest, read_source
+from attractor.state.run_directory import (
+    RunDirectory,
+    default_runs_root,
+    new_run_id,
+    read_manifest,
+    read_source,
+    restart_path,
+)
 from attractor.transforms import Transform, apply_transforms
 from attractor.validation import LintRule, validate_or_raise
 
@@ -38,6 +45,7 @@ from attractor.validation import LintRule, validate_or_raise
 class RunResult:
     """How a run ended. `status` is SUCCESS or FAIL; `duration` is in seconds; `context` is a copy of the values.
 
+    After `restarts` by edges with loop_restart, what it completed lies in `stages_root`, a folder of `logs_root`.
     `node_outcomes` are those of each node's last visit, without their context updates. `diagnostics` are lint's.
     """
 
@@ -50,7 +58,13 @@ class RunResult:
     run_id: str
     duration: float
     cancelled: bool = False
+    restarts: int = 0
     diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def stages_root(self) -> Path:
+        """The folder that holds the directories of the completed nodes."""
+        return restart_path(self.logs_root, self.restarts)
 
 
 class PipelineRunner:
@@ -304,6 +318,7 @@ def _to_result(checkpoint: Checkpoint, prepared: _Prepared, path: Path, duration
         run_id=checkpoint.run_id,
         duration=duration,
         cancelled=checkpoint.status is RunStatus.CANCELLED,
+        restarts=checkpoint.restarts,
         diagnostics=prepared.diagnostics,
     )
 

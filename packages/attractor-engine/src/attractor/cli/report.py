@@ -56,7 +56,7 @@ def _summary(result: RunResult, answer: Path | None, picture: Path | None) -> st
 def _find_answer(result: RunResult) -> Path | None:
     """The last completed stage's response, if a model gave one."""
     for node_id in reversed(result.completed_nodes):
-        response = stage_path(result.logs_root, node_id) / "response.md"
+        response = stage_path(result.stages_root, node_id) / "response.md"
         if response.is_file():
             return response
     return None

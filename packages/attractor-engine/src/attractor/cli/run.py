@@ -110,7 +110,13 @@ def resume(run_dir: Path, from_node: str, quiet: bool, as_json: bool, workdir: s
     settings = recorded.updated(_settings(workdir=workdir or "", assignments={}, **flags))
     if settings.workdir and not Path(settings.workdir).is_dir():
         raise CommandError(f"the run's work directory {settings.workdir} is gone; name another with --workdir.")
-    graph = settings.apply(parse_dot(run_directory.read_source(run_dir), str(run_dir / "pipeline.dot")))
+    source = run_directory.read_source(run_dir)
+    if not source:
+        raise CommandError(
+            f"{run_dir} holds no pipeline.dot, or an empty one; put it back, or resume a run whose graph was made in "
+            "Python from there."
+        )
+    graph = settings.apply(parse_dot(source, str(run_dir / "pipeline.dot")))
 
     def start(runner: PipelineRunner) -> Awaitable[RunResult]:
         return runner.resume(run_dir, graph=graph, from_node=from_node)

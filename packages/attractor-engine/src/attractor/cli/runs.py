@@ -9,16 +9,23 @@ from typing import Any
 
 import click
 
-from attractor.cli.failure import SUCCESS
+from attractor.cli.failure import SUCCESS, CommandError
 from attractor.cli.output import write_json, write_note, write_result
 from attractor.cli.progress import Progress
 from attractor.cli.screen import ResultScreen
 from attractor.dot import parse_dot
-from attractor.errors import AttractorError, RunDirectoryError
+from attractor.errors import AttractorError, CheckpointError, RunDirectoryError
 from attractor.event_log import read_events
 from attractor.graph import Graph
 from attractor.state.checkpoint import Checkpoint, RunStatus
-from attractor.state.run_directory import RunDirectory, default_runs_root, read_manifest, read_source
+from attractor.state.journal import has_checkpoint, load_checkpoint
+from attractor.state.run_directory import (
+    RunDirectory,
+    default_runs_root,
+    read_manifest,
+    read_source,
+    restart_path,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ def runs(logs: Path | None, as_json: bool) -> int:
     Example: attractor runs
     """
     root = logs or default_runs_root(os.environ)
+    if logs and not logs.is_dir():
+        raise CommandError(f"{logs} is {'a file' if logs.exists() else 'not there'}; name a directory of runs.")
     rows = sorted(_find_runs(root), key=lambda row: row.started, reverse=True)
     if as_json:
         write_json([row.to_record() for row in rows])
@@ -94,14 +103,26 @@ def _find_runs(root: Path) -> Iterator[_Row]:
 def _describe(directory: Path) -> _Row:
     manifest = read_manifest(directory)
     try:
-        checkpoint = Checkpoint.load(directory)
-    except AttractorError:
+        checkpoint = _load_last(directory)
+        status = checkpoint.status.value
+    except CheckpointError:
         checkpoint = Checkpoint()
-    status = checkpoint.status.value
-    if checkpoint.status is RunStatus.RUNNING and not _is_going_on(directory):
-        status = "interrupted"
+        status = "damaged"
+    if checkpoint.status in (RunStatus.RUNNING, RunStatus.RESTARTED) and status != "damaged":
+        status = "running" if _is_going_on(directory) else "interrupted"
     started = manifest.get("started_at", 0.0)
     return _Row(directory, str(manifest.get("name", "")), started, status, checkpoint.current_node)
+
+
+def _load_last(directory: Path) -> Checkpoint:
+    """The state after the last restart; an empty one of a run that did not get as far as its first checkpoint."""
+    checkpoint = load_checkpoint(directory) if has_checkpoint(directory) else Checkpoint()
+    while checkpoint.status is RunStatus.RESTARTED:
+        folder = restart_path(directory, checkpoint.restarts + 1)
+        if not has_checkpoint(folder):
+            break
+        checkpoint = load_checkpoint(folder)
+    return checkpoint
 
 
 def _is_going_on(directory: Path) -> bool:

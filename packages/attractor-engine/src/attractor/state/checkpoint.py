@@ -6,7 +6,7 @@ is read back. So what a killed run continues from is what it would have had.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -271,6 +271,8 @@ def decode_checkpoint(fields: Any, path: Path) -> Checkpoint:
             raise CheckpointError(
                 f"{path} is damaged: its field {name!r} is missing or of the wrong type; {_advice(path)}"
             )
+        if not all(isinstance(item, kind) for item in _items(fields[name]) for kind in _ITEMS.get(name, ())):
+            raise CheckpointError(f"{path} is damaged: its field {name!r} holds something else; {_advice(path)}")
     try:
         return Checkpoint(
             **{name: fields[name] for name, _ in _PLAIN_FIELDS},
@@ -284,6 +286,18 @@ def decode_checkpoint(fields: Any, path: Path) -> Checkpoint:
 
 
 _MISSING = object()
+_ITEMS: Mapping[str, Sequence[type]] = {
+    "completed_nodes": (str,),
+    "node_retries": (int,),
+    "visits": (int,),
+    "executions": (int,),
+    "logs": (str,),
+}
+"""What the lists and dicts among the fields hold."""
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _advice(path: Path) -> str:

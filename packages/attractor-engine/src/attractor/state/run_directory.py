@@ -71,6 +71,11 @@ def stage_path(logs_root: Path, node_id: str) -> Path:
     return logs_root / stage_name(node_id)
 
 
+def restart_path(logs_root: Path, number: int) -> Path:
+    """Where a run goes on after its restart of that number; the run directory itself for 0."""
+    return logs_root / f"restart-{number}" if number else logs_root
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Give `path` new content so that a reader, a kill or a loss of power meets the old or the new, never a mixture."""
     aside = path.with_name(f"{path.name}.tmp")
@@ -167,21 +172,49 @@ class RunDirectory:
 def read_manifest(logs_root: Path) -> dict[str, Any]:
     """manifest.json of a run; RunDirectoryError if it is missing or unreadable."""
     path = logs_root / "manifest.json"
+    if not logs_root.is_dir():
+        what = "it is a file" if logs_root.exists() else "it does not exist"
+        raise RunDirectoryError(f"{logs_root} is not a run directory: {what}; name the directory that a run printed")
     try:
         manifest = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise RunDirectoryError(f"{logs_root} is not a run directory: it has no manifest.json") from None
-    except (OSError, ValueError) as error:
-        raise RunDirectoryError(f"{path} can't be read: {error}") from error
+        raise RunDirectoryError(
+            f"{logs_root} is not a run directory: it has no manifest.json; name one that a run printed"
+        ) from None
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise RunDirectoryError(f"{path} is damaged: it is not valid JSON ({error}); start a new run") from error
     if not isinstance(manifest, dict):
-        raise RunDirectoryError(f"{path} is not a manifest: it holds no JSON object")
+        raise RunDirectoryError(f"{path} is damaged: it holds no JSON object; start a new run")
+    for name, kind in _MANIFEST_FIELDS.items():
+        if name in manifest and not isinstance(manifest[name], kind):
+            raise RunDirectoryError(f"{path} is damaged: its field {name!r} is of the wrong type; start a new run")
     return manifest
+
+
+_MANIFEST_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "name": str,
+    "file_name": str,
+    "started_at": (int, float),
+    "working_dir": str,
+    "dry_run": bool,
+    "context": dict,
+    "options": dict,
+}
 
 
 def read_source(logs_root: Path) -> str:
     """The DOT source that a run was started with; empty if its graph did not come from one."""
     path = logs_root / "pipeline.dot"
-    return path.read_bytes().decode("utf-8", "surrogatepass") if path.exists() else ""
+    try:
+        return path.read_bytes().decode("utf-8", "surrogatepass")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise RunDirectoryError(f"{path} is damaged: it is not UTF-8 text; put the original back") from error
 
 
 def _lock(path: Path) -> int:
