@@ -1,7 +1,7 @@
 """How much of what happened before reaches a stage's model (section 5.4)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from attractor.state.context import Context
 MODES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
 DEFAULT_MODE = "compact"
 
-_NOT_CARRIED = ("internal.", "graph.", "current_node", "outcome", "preferred_label", "last_stage")
+_NOT_CARRIED = ("internal.", "graph.", "parallel.", "current_node", "outcome", "preferred_label", "last_stage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ def write_preamble(mode: str, graph: Graph, context: Context) -> str:
     depth = _DEPTHS[mode]
     parts = [f"Goal: {graph.goal}"] if graph.goal else []
     parts += ["Stages completed before this one:", *_describe_stages(stages, depth)]
+    if results := context.get("parallel.results"):
+        parts += ["Results of the branches:", *_describe_branches(results, context, depth)]
     values = _describe_values(context.snapshot(), depth)
     if values:
         parts += ["Context:", *values]
@@ -81,6 +83,16 @@ def _describe_stages(stages: Mapping[str, Outcome], depth: _Depth) -> list[str]:
         lines.append(
             f"- {node_id}: {outcome.word or outcome.status.value}" + (f" ({_cut(said, depth)})" if said else "")
         )
+    return lines
+
+
+def _describe_branches(results: Iterable[Mapping[str, Any]], context: Context, depth: _Depth) -> list[str]:
+    best = context.get_string("parallel.fan_in.best_id")
+    lines = []
+    for result in results:
+        said = result["failure_reason"] or result["response"] or result["notes"]
+        chosen = ", chosen" if result["id"] == best else ""
+        lines.append(f"- {result['id']}: {result['outcome']}{chosen}" + (f" ({_cut(said, depth)})" if said else ""))
     return lines
 
 

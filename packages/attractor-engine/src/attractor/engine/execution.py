@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from attractor.engine.branches import open_fan_out
+from attractor.engine.joins import Joins
 from attractor.engine.limits import Limits
 from attractor.engine.stage import StageExecutor
-from attractor.engine.traversal import Traversal
+from attractor.engine.traversal import Place, Traversal, Walk
 from attractor.errors import CheckpointError
 from attractor.events import Emit
 from attractor.graph import Graph, to_text
@@ -88,20 +91,38 @@ class Execution:
         store = CheckpointStore(self._folder, self.checkpoint, statuses=self._statuses)
         try:
             store_changes(store)
-            stages = StageExecutor(
-                self._graph,
-                self._handlers,
-                self._folder,
-                self._emit,
-                before_external=store.catch_up,
-                sleep=self._sleep,
-            )
-            traversal = Traversal(
-                self._graph, context, self.checkpoint, store, stages, self._emit, limits=self._limits, clock=self._clock
-            )
-            await self._run_ticking(traversal, store)
+            await self._run_ticking(self._make_traversal(context, store), store)
         finally:
             store.close()
+
+    def _make_traversal(self, context: Context, store: CheckpointStore) -> Traversal:
+        stages = StageExecutor(
+            self._graph,
+            self._handlers,
+            self._folder,
+            self._emit,
+            before_external=store.catch_up,
+            sleep=self._sleep,
+            first_index=_count_completed(self.checkpoint),
+        )
+        walk = Walk(
+            graph=self._graph,
+            store=store,
+            stages=stages,
+            emit=self._emit,
+            limits=self._limits,
+            joins=Joins(self._graph),
+            clock=self._clock,
+        )
+        facts, checkpoint = context.run, self.checkpoint
+        facts.run_id = checkpoint.run_id
+        facts.graph = self._graph
+        facts.node_outcomes = checkpoint.node_outcomes
+        facts.executions = checkpoint.executions
+        facts.last_outcome = checkpoint.node_outcomes.get(checkpoint.current_node)
+        facts.resumed = checkpoint.current_node != ""
+        facts.open_fan_out = partial(open_fan_out, walk, checkpoint, Place())
+        return Traversal(walk, context, checkpoint)
 
     async def _run_ticking(self, traversal: Traversal, store: CheckpointStore) -> None:
         """Run, and keep the files for readers up to date while a stage takes its time."""
@@ -109,9 +130,13 @@ class Execution:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._tick, store)
             try:
-                await traversal.run()
+                with anyio.move_on_after(self._limits.max_duration) as scope:
+                    await traversal.run()
+                if scope.cancelled_caught:
+                    limit = f"{self._limits.max_duration:g} s"
+                    traversal.end(RunStatus.FAILED, f"the run took longer than max_duration ({limit})")
             except anyio.get_cancelled_exc_class():
-                traversal.record_cancellation(self.cancel_reason)
+                traversal.end(RunStatus.CANCELLED, self.cancel_reason)
                 raise
             except Exception as error:
                 # Kept from the task group, which would wrap it.
@@ -151,6 +176,10 @@ class Execution:
     def _fill(self, checkpoint: Checkpoint) -> None:
         checkpoint.timestamp = self._clock()
         checkpoint.context_values = Context({**mirror_graph(self._graph), **self._values}).snapshot()
+
+
+def _count_completed(checkpoint: Checkpoint) -> int:
+    return len(checkpoint.completed_nodes) + sum(map(_count_completed, checkpoint.branches.values()))
 
 
 def mirror_graph(graph: Graph) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attractor.graph import Graph, Node, to_int, to_seconds
+from attractor.graph import Graph, Node, to_count, to_seconds
 from attractor.state.checkpoint import Checkpoint
 
 
@@ -21,19 +21,15 @@ class Limits:
     @classmethod
     def of_graph(cls, graph: Graph) -> "Limits":
         """Those that the graph's attributes of the same names set, and the defaults."""
-        default = cls()
-        return cls(
-            max_node_visits=to_int(graph.attrs.get("max_node_visits")) or default.max_node_visits,
-            max_goal_gate_rounds=to_int(graph.attrs.get("max_goal_gate_rounds")) or default.max_goal_gate_rounds,
-            max_same_failures=to_int(graph.attrs.get("max_same_failures")) or default.max_same_failures,
-            max_duration=to_seconds(graph.attrs.get("max_duration")),
-        )
+        names = ("max_node_visits", "max_goal_gate_rounds", "max_same_failures")
+        counts = {name: count for name in names if (count := to_count(graph.attrs.get(name)))}
+        return cls(**counts, max_duration=to_seconds(graph.attrs.get("max_duration")))
 
-    def refuse_visit(self, node: Node, checkpoint: Checkpoint) -> str:
+    def refuse_visit(self, node: Node, visits: int) -> str:
         """Why the node may not be visited once more; empty if it may."""
-        own = to_int(node.attrs.get("max_visits"))
+        own = to_count(node.attrs.get("max_visits"))
         most = own or self.max_node_visits
-        if checkpoint.visits.get(node.id, 0) < most:
+        if visits < most:
             return ""
         name = "max_visits of the node" if own else "max_node_visits of the graph"
         return f"stage {node.id!r} would be visited more than {most} times; if that is meant, raise {name}"

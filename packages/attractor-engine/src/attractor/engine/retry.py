@@ -64,7 +64,7 @@ _NEVER_RETRIED = frozenset({"start", "exit", "conditional"})
 def build_retry_policy(node: Node, graph: Graph) -> RetryPolicy:
     """The node's policy: `retry_policy` of node or graph names a preset, `max_retries` overrides its attempts.
 
-    The graph's `default_max_retries` counts where neither is set.
+    The graph's `default_max_retries` counts where neither is set; not for a fan-out, whose stages have it already.
     """
     if graph.handler_type(node) in _NEVER_RETRIED:
         return PRESETS["none"]
@@ -74,7 +74,7 @@ def build_retry_policy(node: Node, graph: Graph) -> RetryPolicy:
     if retries is None:
         if preset is not None:
             return preset
-        retries = graph.default_max_retries
+        retries = 0 if graph.handler_type(node) == "parallel" else graph.default_max_retries
     if retries <= 0:
         return PRESETS["none"]
     return replace(preset or PRESETS["standard"], max_attempts=retries + 1)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ AUTO_STATUS_NOTES = "auto-status: handler completed without writing status"
 class StageExecutor:
     """Executes the nodes of one graph in one run directory. Several may be under way at once, in branches.
 
-    `before_external(node)` is called before a handler that works outside of this process starts.
+    `before_external()` is called before a handler that works outside of this process starts. `first_index` is the
+    number that the first stage to be executed has in its events.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class StageExecutor:
         before_external: Callable[[], None] = lambda: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
+        first_index: int = 0,
     ) -> None:
         self._graph = graph
         self._handlers = handlers
@@ -48,13 +51,22 @@ class StageExecutor:
         self._before_external = before_external
         self._sleep = sleep
         self._uniform = uniform
+        self._index = count(first_index)
+        self._turns: dict[str, anyio.Lock] = {}
 
-    async def execute(self, node: Node, context: Context, index: int) -> tuple[Outcome, int]:
+    async def execute(self, node: Node, context: Context) -> tuple[Outcome, int]:
         """The node's outcome, applied to the context, and the number of attempts.
 
-        Raises only what ends the whole run: cancellation, and a disk that can't be written.
+        A node that several branches come to is executed for one after the other, since it has one directory. Raises
+        only what ends the whole run: cancellation, and a disk that can't be written.
         """
-        begun = time.monotonic()
+        if not context.run.branch:
+            return await self._execute(node, context)
+        async with self._turns.setdefault(node.id, anyio.Lock()):
+            return await self._execute(node, context)
+
+    async def _execute(self, node: Node, context: Context) -> tuple[Outcome, int]:
+        begun, index = time.monotonic(), next(self._index)
         context.set("current_node", node.id)
         context.run.attempt = 0
         context.run.stage_dir = stage_path(self._logs_root, node.id)

@@ -6,11 +6,11 @@ the step is applied and journaled in one place, and a resumed run folds the same
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-import anyio
-
+from attractor.engine.joins import Joins, find_fan_out_route, is_fan_in, is_fan_out
 from attractor.engine.limits import Limits
-from attractor.engine.routing import check_goal_gates, find_route, get_retry_target
+from attractor.engine.routing import Route, check_goal_gates, find_route, get_retry_target
 from attractor.engine.stage import StageExecutor
 from attractor.events import CheckpointSaved, Emit
 from attractor.graph import Edge, Graph, Node
@@ -20,92 +20,128 @@ from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore
 
 
-class Traversal:
-    """One walk through a graph, from `checkpoint.next_node` until the run ends."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """What the traversals of one run share."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        context: Context,
-        checkpoint: Checkpoint,
-        store: CheckpointStore,
-        stages: StageExecutor,
-        emit: Emit,
-        *,
-        limits: Limits,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._graph = graph
-        self._context = context
-        self._checkpoint = checkpoint
-        self._store = store
-        self._stages = stages
-        self._emit = emit
-        self._limits = limits
-        self._clock = clock
-        self._logged = len(context.logs)
-        context.run.run_id = checkpoint.run_id
-        context.run.graph = graph
-        context.run.node_outcomes = checkpoint.node_outcomes
-        context.run.executions = checkpoint.executions
-        context.run.last_outcome = checkpoint.node_outcomes.get(checkpoint.current_node)
-        context.run.resumed = checkpoint.current_node != ""
+    graph: Graph
+    store: CheckpointStore
+    stages: StageExecutor
+    emit: Emit
+    limits: Limits
+    joins: Joins
+    clock: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a traversal lies; the default is the run itself, and `path` the numbers of the branches that lead to it.
+
+    A branch ends before the nodes in `stops`, and must not come to those of `fan_outs`, in which it lies. `outer` are
+    the states of the traversals around it.
+    """
+
+    path: tuple[str, ...] = ()
+    stops: frozenset[str] = frozenset()
+    fan_outs: frozenset[str] = frozenset()
+    outer: tuple[Checkpoint, ...] = ()
+
+    def inside(self, fan_out: str, join: str, graph: Graph, number: str, checkpoint: Checkpoint) -> "Place":
+        """The place of a branch of a fan-out here. `checkpoint` is the state here."""
+        return Place(
+            path=(*self.path, number),
+            stops=self.stops | {node.id for node in graph.exit_nodes} | ({join} if join else set()),
+            fan_outs=self.fan_outs | {fan_out},
+            outer=(*self.outer, checkpoint),
+        )
+
+
+@dataclass(slots=True)
+class Traversal:
+    """One walk through a graph, from `checkpoint.next_node` until the run, or the branch, ends."""
+
+    walk: Walk
+    context: Context
+    checkpoint: Checkpoint
+    place: Place = Place()
+    _logged: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._logged = len(self.context.logs)
 
     async def run(self) -> None:
         """Step until the checkpoint's status says that the run ended."""
-        with anyio.move_on_after(self._limits.max_duration) as scope:
-            while self._checkpoint.status is RunStatus.RUNNING:
-                step = await self._step(self._graph.nodes[self._checkpoint.next_node])
-                self._record(step)
-                if step.outcome is not None and step.outcome.status is not StageStatus.SKIPPED:
-                    self._context.run.last_outcome = self._checkpoint.node_outcomes[step.node_id]
-        if scope.cancelled_caught:
-            self._record(self._fail(f"the run took longer than max_duration ({self._limits.max_duration:g} s)"))
-
-    def record_cancellation(self, reason: str) -> None:
-        """Keep where the run stands when someone stops it."""
-        if self._checkpoint.status is RunStatus.RUNNING:
-            here = self._checkpoint
-            step = Step(node_id="", status=RunStatus.CANCELLED, next_node=here.next_node, edge=here.edge, reason=reason)
+        while self.checkpoint.status is RunStatus.RUNNING:
+            step = await self._step(self.walk.graph.nodes[self.checkpoint.next_node])
             self._record(step)
+            if step.outcome is not None and step.outcome.status is not StageStatus.SKIPPED:
+                self.context.run.last_outcome = self.checkpoint.node_outcomes[step.node_id]
+
+    def end(self, status: RunStatus, reason: str) -> None:
+        """Record where it stands when something else than its own steps ends it."""
+        if self.checkpoint.status is RunStatus.RUNNING:
+            here = self.checkpoint
+            self._record(Step(node_id="", status=status, next_node=here.next_node, edge=here.edge, reason=reason))
+
+    def reopen(self) -> None:
+        """Record that it goes on where it had ended."""
+        self._record(Step(node_id="", next_node=self.checkpoint.next_node, edge=self.checkpoint.edge))
 
     async def _step(self, node: Node) -> Step:
-        if reason := self._limits.refuse_visit(node, self._checkpoint):
+        if reason := self.walk.limits.refuse_visit(node, self._count_visits(node)):
             return self._fail(reason)
         at_exit = self._is_exit(node)
-        if at_exit and (gate := check_goal_gates(self._graph, self._checkpoint.node_outcomes)):
+        if at_exit and (gate := check_goal_gates(self.walk.graph, self.checkpoint.node_outcomes)):
             return self._turn_away(node, gate)
-        facts = self._context.run
-        facts.previous_node = self._checkpoint.current_node
+        facts = self.context.run
+        facts.previous_node = self.checkpoint.current_node
         facts.incoming_edge = self._incoming_edge()
-        outcome, attempts = await self._stages.execute(node, self._context, len(self._checkpoint.completed_nodes))
+        outcome, attempts = await self.walk.stages.execute(node, self.context)
         facts.resumed = False
         return self._advance(node, outcome, attempts, at_exit)
 
     def _advance(self, node: Node, outcome: Outcome, attempts: int, at_exit: bool) -> Step:
         """Where a node's outcome leads."""
         if outcome.status is StageStatus.FAIL and not self._passes_on(node):
-            reason = self._limits.refuse_failure(node, outcome.failure_reason, self._checkpoint)
+            reason = self.walk.limits.refuse_failure(node, outcome.failure_reason, self.checkpoint)
             if reason:
                 return self._fail(reason, node, outcome, attempts)
-        route = find_route(node, outcome, self._context, self._graph)
-        if route.failure_reason:
-            return self._fail(route.failure_reason, node, outcome, attempts)
+        route = self._find_route(node, outcome)
+        if reason := route.failure_reason or self._refuse_route(route):
+            return self._fail(reason, node, outcome, attempts)
         if route.target:
-            restarts = route.edge is not None and route.edge.loop_restart
             return Step(
                 node_id=node.id,
                 outcome=outcome,
                 attempts=attempts,
                 next_node=route.target,
                 edge=self._index(route.edge),
-                status=RunStatus.RESTARTED if restarts else RunStatus.RUNNING,
+                status=self._status_behind(route),
             )
-        # A branch that ends before the exit ends the run too; that is no way around a goal gate.
-        gate = None if at_exit else self._find_unsatisfied(node, outcome)
+        # A path that ends before the exit ends the run too; that is no way around a goal gate.
+        gate = None if at_exit or self.place.path else self._find_unsatisfied(node, outcome)
         if gate is not None:
             return self._end_at_gate(node, outcome, attempts, gate)
         return Step(node_id=node.id, outcome=outcome, attempts=attempts, status=RunStatus.COMPLETED)
+
+    def _find_route(self, node: Node, outcome: Outcome) -> Route:
+        graph = self.walk.graph
+        if is_fan_out(graph, node.id):
+            return find_fan_out_route(node, outcome, self.context, graph, self.walk.joins.find(node.id))
+        return find_route(node, outcome, self.context, graph)
+
+    def _refuse_route(self, route: Route) -> str:
+        """Why a branch may not go there."""
+        if route.target in self.place.fan_outs:
+            return f"a branch of fan-out {route.target!r} leads back to it; lead it to where the branches meet"
+        if self.place.path and route.edge is not None and route.edge.loop_restart:
+            return f"the edge to {route.target!r} has loop_restart, but a branch can't restart the run"
+        return ""
+
+    def _status_behind(self, route: Route) -> RunStatus:
+        if route.target in self.place.stops:
+            return RunStatus.COMPLETED
+        return RunStatus.RESTARTED if route.edge is not None and route.edge.loop_restart else RunStatus.RUNNING
 
     def _turn_away(self, node: Node, gate: Node) -> Step:
         """What the exit does about an unsatisfied goal gate (section 3.4)."""
@@ -127,53 +163,59 @@ class Traversal:
 
     def _gate_target(self, gate: Node) -> tuple[str, str]:
         """Where an unsatisfied gate sends the run, or why nowhere."""
-        target = get_retry_target(gate, self._graph)
+        target = get_retry_target(gate, self.walk.graph)
         if not target:
             return "", f"goal gate {gate.id!r} is unsatisfied, and neither it nor the graph has a retry_target"
-        return target, self._limits.refuse_gate_round(gate, self._checkpoint)
+        return target, self.walk.limits.refuse_gate_round(gate, self.checkpoint)
 
     def _fail(self, reason: str, node: Node | None = None, outcome: Outcome | None = None, attempts: int = 1) -> Step:
         """The run ends here. A resumption tries the stage again that failed."""
-        again = node.id if node else self._checkpoint.next_node
+        again = node.id if node else self.checkpoint.next_node
         if node and self._passes_on(node):
             behind = (
-                id for id in reversed(self._checkpoint.completed_nodes) if not self._passes_on(self._graph.nodes[id])
+                id for id in reversed(self.checkpoint.completed_nodes) if not self._passes_on(self.walk.graph.nodes[id])
             )
             again = next(behind, again)
+        elif node and self.checkpoint.branches and is_fan_in(self.walk.graph, node.id):
+            # It chooses among what the branches left: another attempt needs other branches.
+            again = self.checkpoint.fan_out
         return Step(
             node_id=node.id if node else "",
             outcome=outcome,
             attempts=attempts,
             next_node=again,
-            edge=None if outcome else self._checkpoint.edge,
+            edge=None if outcome else self.checkpoint.edge,
             status=RunStatus.FAILED,
             reason=reason,
         )
 
     def _record(self, step: Step) -> None:
         """Make the step durable, then known."""
-        logs = tuple(self._context.logs_since(self._logged))
+        logs = tuple(self.context.logs_since(self._logged))
         self._logged += len(logs)
-        self._store.append(Entry(step, self._clock(), self._context.take_changes(), logs))
-        self._emit(CheckpointSaved, node_id=step.node_id or self._checkpoint.current_node)
+        self.walk.store.append(Entry(step, self.walk.clock(), self.context.take_changes(), logs, self.place.path))
+        self.walk.emit(CheckpointSaved, node_id=step.node_id or self.checkpoint.current_node)
 
     def _find_unsatisfied(self, node: Node, outcome: Outcome) -> Node | None:
         if outcome.status is StageStatus.SKIPPED:
-            return check_goal_gates(self._graph, self._checkpoint.node_outcomes)
-        return check_goal_gates(self._graph, {**self._checkpoint.node_outcomes, node.id: outcome})
+            return check_goal_gates(self.walk.graph, self.checkpoint.node_outcomes)
+        return check_goal_gates(self.walk.graph, {**self.checkpoint.node_outcomes, node.id: outcome})
+
+    def _count_visits(self, node: Node) -> int:
+        return sum(state.visits.get(node.id, 0) for state in (self.checkpoint, *self.place.outer))
 
     def _incoming_edge(self) -> Edge | None:
-        index = self._checkpoint.edge
-        edges = self._graph.outgoing_edges(self._checkpoint.current_node)
+        index = self.checkpoint.edge
+        edges = self.walk.graph.outgoing_edges(self.checkpoint.current_node)
         return edges[index] if index is not None and index < len(edges) else None
 
     def _index(self, edge: Edge | None) -> int | None:
         if edge is None:
             return None
-        return next(index for index, other in enumerate(self._graph.outgoing_edges(edge.source)) if other is edge)
+        return next(index for index, other in enumerate(self.walk.graph.outgoing_edges(edge.source)) if other is edge)
 
     def _is_exit(self, node: Node) -> bool:
-        return self._graph.handler_type(node) == "exit"
+        return self.walk.graph.handler_type(node) == "exit"
 
     def _passes_on(self, node: Node) -> bool:
-        return self._graph.handler_type(node) == "conditional"
+        return self.walk.graph.handler_type(node) == "conditional"

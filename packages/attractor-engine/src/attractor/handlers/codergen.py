@@ -37,23 +37,29 @@ class CodergenHandler:
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
         stage_dir = stage_path(logs_root, node.id)
-        stage_dir.mkdir(parents=True, exist_ok=True)
-        clear_status(stage_dir)
-        (stage_dir / RESPONSE_NAME).unlink(missing_ok=True)
         prompt = build_prompt(node, context, graph)
-        _write_text(stage_dir / PROMPT_NAME, prompt)
-        result = await self._ask(node, prompt, context)
+        begin_stage(stage_dir, prompt)
+        result = await ask(self._backend, node, prompt, context)
         outcome = _to_outcome(node, result, read_status(stage_dir))
         if not (stage_dir / RESPONSE_NAME).exists():
-            _write_text(stage_dir / RESPONSE_NAME, result.notes if isinstance(result, Outcome) else str(result))
+            write_text(stage_dir / RESPONSE_NAME, result.notes if isinstance(result, Outcome) else str(result))
         write_status(stage_dir, outcome)
         return outcome
 
-    async def _ask(self, node: Node, prompt: str, context: Context) -> str | Outcome:
-        # A function may serve as a backend, and neither that nor a method need be async.
-        run: Any = getattr(self._backend, "run", self._backend)
-        answer: str | Outcome = await call(run, node, prompt, context)
-        return answer
+
+def begin_stage(stage_dir: Path, prompt: str) -> None:
+    """Write prompt.md, and remove what an earlier visit left."""
+    stage_dir.mkdir(parents=True, exist_ok=True)
+    clear_status(stage_dir)
+    (stage_dir / RESPONSE_NAME).unlink(missing_ok=True)
+    write_text(stage_dir / PROMPT_NAME, prompt)
+
+
+async def ask(backend: CodergenBackend, node: Node, prompt: str, context: Context) -> str | Outcome:
+    """The backend's answer. A function may serve as a backend, and neither that nor a method need be async."""
+    run: Any = getattr(backend, "run", backend)
+    answer: str | Outcome = await call(run, node, prompt, context)
+    return answer
 
 
 def build_prompt(node: Node, context: Context, graph: Graph) -> str:
@@ -65,16 +71,18 @@ def build_prompt(node: Node, context: Context, graph: Graph) -> str:
 
 def _to_outcome(node: Node, result: str | Outcome, reported: Outcome | None) -> Outcome:
     text = result.notes if isinstance(result, Outcome) else str(result)
-    updates = {"last_stage": node.id, "last_response": _shorten(text)}
+    updates = {"last_stage": node.id, "last_response": shorten(text)}
     outcome = result if isinstance(result, Outcome) else reported
     if outcome is None:
         return Outcome.success(f"Stage completed: {node.id}", context_updates=updates)
     return replace(outcome, context_updates={**updates, **outcome.context_updates})
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str) -> str:
+    """As much of an answer as `last_response` holds."""
     return text if len(text) <= RESPONSE_CHARACTERS else text[: RESPONSE_CHARACTERS - 1] + "…"
 
 
-def _write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a stage's file, with replacements for what UTF-8 can't say."""
     path.write_bytes(text.encode("utf-8", "replace"))

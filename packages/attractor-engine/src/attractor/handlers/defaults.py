@@ -7,6 +7,8 @@ from attractor.events import Emit
 from attractor.handlers.base import HandlerRegistry
 from attractor.handlers.basic import ConditionalHandler, ExitHandler, StartHandler
 from attractor.handlers.codergen import CodergenHandler
+from attractor.handlers.fan_in import FanInHandler
+from attractor.handlers.parallel import ParallelHandler
 from attractor.handlers.tool import ToolHandler
 from attractor.handlers.wait_human import WaitHumanHandler
 from attractor.interviewers.base import Interviewer
@@ -29,6 +31,8 @@ def build_registry(
             "conditional": ConditionalHandler(),
             "tool": ToolHandler(working_dir, dry_run=dry_run),
             "codergen": codergen,
+            "parallel": ParallelHandler(emit),
+            "parallel.fan_in": FanInHandler(backend),
         },
         default_handler=codergen,
     )

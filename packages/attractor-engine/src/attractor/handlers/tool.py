@@ -76,7 +76,7 @@ class ToolHandler:
 
 def _judge(node: Node, result: ExecResult, reported: Outcome | None) -> Outcome:
     """A command that failed fails the stage, whatever it reported; of one that went well the report counts."""
-    updates = {"tool.output": _keep_ends(result.stdout), "tool.exit_code": result.exit_code}
+    updates = {"tool.output": keep_ends(result.stdout), "tool.exit_code": result.exit_code}
     if result.timed_out or result.exit_code != 0:
         how = f"exited with code {result.exit_code}"
         if result.timed_out:
@@ -91,10 +91,10 @@ def _judge(node: Node, result: ExecResult, reported: Outcome | None) -> Outcome:
 
 
 def _succeed(node: Node, notes: str, updates: Mapping[str, Any]) -> Outcome:
-    return Outcome.success(_keep_ends(notes, 500), context_updates={**updates, "last_stage": node.id})
+    return Outcome.success(keep_ends(notes, 500), context_updates={**updates, "last_stage": node.id})
 
 
-def _keep_ends(text: str, most: int = _CONTEXT_CHARACTERS) -> str:
+def keep_ends(text: str, most: int = _CONTEXT_CHARACTERS) -> str:
     """The text, or its first and last half of `most` characters."""
     if len(text) <= most:
         return text

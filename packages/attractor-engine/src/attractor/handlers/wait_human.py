@@ -31,11 +31,10 @@ class WaitHumanHandler:
         self._emit = emit
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
-        edges = [edge for edge in graph.outgoing_edges(node.id) if _is_choice(edge)]
+        edges, options = find_choices(node, graph)
         if not edges:
             return Outcome.fail(f"human gate {node.id!r} has no outgoing edges to choose from", terminal=True)
-        options = make_options(edge.label or edge.target for edge in edges)
-        default = _find_default(node, edges, options)
+        default = find_default(node, edges, options)
         timeout = to_seconds(node.attrs.get("human.timeout"))
         question = Question(
             text=node.label,
@@ -88,12 +87,19 @@ class WaitHumanHandler:
         return answer
 
 
+def find_choices(node: Node, graph: Graph) -> tuple[list[Edge], tuple[Option, ...]]:
+    """The edges that a person chooses from, and an option for each."""
+    edges = [edge for edge in graph.outgoing_edges(node.id) if _is_choice(edge)]
+    return edges, make_options(edge.label or edge.target for edge in edges)
+
+
 def _is_choice(edge: Edge) -> bool:
     """An edge with a condition is no choice of a person's, unless it asks about the choice."""
     return not edge.condition or "preferred_label" in edge.condition or "human.gate" in edge.condition
 
 
-def _find_default(node: Node, edges: list[Edge], options: tuple[Option, ...]) -> Option | None:
+def find_default(node: Node, edges: list[Edge], options: tuple[Option, ...]) -> Option | None:
+    """What `human.default_choice` names: the target of a choice, its key or its label."""
     wanted = node.text("human.default_choice")
     if not wanted:
         return None

@@ -7,7 +7,7 @@ is read back. So what a killed run continues from is what it would have had.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A step as the journal has it: with what changed in the context and its log meanwhile, and the time."""
+    """A step as the journal has it: with what changed in the context and its log meanwhile, and the time.
+
+    A step of a branch names it: by its number, behind the numbers of the branches that it lies in.
+    """
 
     step: Step
     time: float
     changes: Mapping[str, Any]
     logs: Sequence[str] = ()
+    branch: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +71,11 @@ class Checkpoint:
     `current_node` is the last completed node, `next_node` the one to execute. `node_retries` counts the additional
     attempts of a node's last visit, `executions` all its attempts. `failures` holds a node's last reason and how many
     visits in a row ended with it. `sequence` counts steps; times are seconds since the epoch.
+
+    `branches` are those of the fan-out that is under way or was the last to be, the node `fan_out`, by number. Each has
+    a state of its own, whose context holds only what it changed. When the fan-out completes, its branches' nodes are
+    added to those of the run, in the order of the branches, however fast each one was. They are kept until a later
+    node completes, so that a fan-out that is tried again goes on with them.
     """
 
     run_id: str = ""
@@ -88,17 +97,25 @@ class Checkpoint:
     restarts: int = 0
     context_values: dict[str, Any] = field(default_factory=dict)
     logs: list[str] = field(default_factory=list)
+    fan_out: str = ""
+    branches: dict[str, "Checkpoint"] = field(default_factory=dict)
 
     def apply(self, entry: "Entry") -> None:
-        """Move on by one step."""
+        """Move on by one step, or let a branch move on."""
         step, before = entry.step, self.status
         self.sequence += 1
         self.timestamp = entry.time
+        if entry.branch:
+            number, *inner = entry.branch
+            self.begin_fan_out(self.next_node)
+            self.branches.setdefault(number, Checkpoint()).apply(replace(entry, branch=tuple(inner)))
+            return
         self.next_node, self.edge = step.next_node, step.edge
         self.status, self.reason = step.status, step.reason
         self.context_values.update(entry.changes)
         self.logs.extend(entry.logs)
         if step.outcome is not None:
+            self._gather_branches(step)
             self._complete(step.node_id, step.outcome, step.attempts)
         elif step.node_id:
             self.gate_rounds += 1
@@ -111,6 +128,39 @@ class Checkpoint:
         if before is RunStatus.FAILED:
             self.visits.clear()
             self.gate_rounds = 0
+        if self.next_node != self.fan_out:
+            self.branches.clear()
+        elif before is RunStatus.FAILED:
+            for branch in self.branches.values():
+                branch.reopen()
+
+    def begin_fan_out(self, node_id: str) -> None:
+        """Forget the branches of another fan-out."""
+        if self.fan_out != node_id:
+            self.fan_out = node_id
+            self.branches.clear()
+
+    def reopen(self) -> None:
+        """Let a branch that failed or was abandoned try again where it stopped."""
+        if self.status in (RunStatus.FAILED, RunStatus.CANCELLED):
+            self.status, self.reason = RunStatus.RUNNING, ""
+            self._resume(RunStatus.FAILED)
+
+    def _gather_branches(self, step: Step) -> None:
+        for number in sorted(self.branches, key=int):
+            branch = self.branches[number]
+            self.completed_nodes += branch.completed_nodes
+            self.node_outcomes |= branch.node_outcomes
+            self.node_retries |= branch.node_retries
+            for mine, theirs in ((self.visits, branch.visits), (self.executions, branch.executions)):
+                for node_id, count in theirs.items():
+                    mine[node_id] = mine.get(node_id, 0) + count
+            # Counted once, even if the branch goes on later.
+            branch.completed_nodes.clear()
+            branch.visits.clear()
+            branch.executions.clear()
+        if step.status is RunStatus.RUNNING and (step.node_id != self.fan_out or step.next_node == self.fan_out):
+            self.branches.clear()
 
     def _complete(self, node_id: str, outcome: Outcome, attempts: int) -> None:
         self.current_node = node_id
@@ -209,6 +259,8 @@ def encode_entry(entry: Entry, changes: str) -> str:
         fields["reason"] = step.reason
     if entry.logs:
         fields["logs"] = entry.logs
+    if entry.branch:
+        fields["branch"] = entry.branch
     line = encode_json(fields)
     return f'{line[:-1]},"context":{changes}}}' if entry.changes else line
 
@@ -224,7 +276,8 @@ def decode_entry(fields: Mapping[str, Any]) -> Entry:
         status=RunStatus(fields.get("end", "running")),
         reason=fields.get("reason", ""),
     )
-    return Entry(step, fields["time"], fields.get("context", {}), fields.get("logs", ()))
+    branch = tuple(fields.get("branch", ()))
+    return Entry(step, fields["time"], fields.get("context", {}), fields.get("logs", ()), branch)
 
 
 _PLAIN_FIELDS = (
@@ -243,6 +296,7 @@ _PLAIN_FIELDS = (
     ("gate_rounds", int),
     ("restarts", int),
     ("logs", list),
+    ("fan_out", str),
 )
 
 
@@ -254,7 +308,11 @@ def encode_checkpoint(checkpoint: Checkpoint, context: str) -> str:
     fields["node_outcomes"] = {
         node_id: encode_outcome(outcome) for node_id, outcome in checkpoint.node_outcomes.items()
     }
-    return f'{encode_json(fields)[:-1]},"context":{context}}}'
+    branches = [
+        f"{encode_json(number)}:{encode_checkpoint(branch, encode_json(branch.context_values))}"
+        for number, branch in checkpoint.branches.items()
+    ]
+    return f'{encode_json(fields)[:-1]},"branches":{{{",".join(branches)}}},"context":{context}}}'
 
 
 def decode_checkpoint(fields: Any, path: Path) -> Checkpoint:
@@ -266,7 +324,14 @@ def decode_checkpoint(fields: Any, path: Path) -> Checkpoint:
             f"{path} has format {fields['format']!r}, and this version reads format {FORMAT}; resume it with the "
             "version that wrote it"
         )
-    for name, kind in (*_PLAIN_FIELDS, ("status", str), ("context", dict), ("node_outcomes", dict), ("failures", dict)):
+    for name, kind in (
+        *_PLAIN_FIELDS,
+        ("status", str),
+        ("context", dict),
+        ("node_outcomes", dict),
+        ("failures", dict),
+        ("branches", dict),
+    ):
         if not isinstance(fields.get(name, _MISSING), kind):
             raise CheckpointError(
                 f"{path} is damaged: its field {name!r} is missing or of the wrong type; {_advice(path)}"
@@ -280,6 +345,7 @@ def decode_checkpoint(fields: Any, path: Path) -> Checkpoint:
             context_values=fields["context"],
             node_outcomes={node_id: decode_outcome(outcome) for node_id, outcome in fields["node_outcomes"].items()},
             failures={node_id: (reason, count) for node_id, (reason, count) in fields["failures"].items()},
+            branches={number: decode_checkpoint(branch, path) for number, branch in fields["branches"].items()},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: {error!r}; {_advice(path)}") from error

@@ -1,15 +1,59 @@
 """The key-value store that the stages of a run share (section 5.1)."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from attractor.graph import Edge, Graph
+from attractor.graph import Edge, Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.json_values import to_json_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchEnd:
+    """How a branch ended: with the outcome of its last node, `last_node`, or with what stopped it.
+
+    `context` is the branch's own, `changes` what it changed in it. `abandoned` means that it wasn't let to its end.
+    """
+
+    outcome: Outcome
+    last_node: str
+    context: "Context"
+    changes: Mapping[str, Any]
+    abandoned: bool = False
+
+
+class FanOut(Protocol):
+    """The branches of a fan-out, which the engine runs and a handler decides about.
+
+    `edges` are where they begin; methods take a branch's number among them. `join` is the node where the branches meet,
+    empty if they don't.
+    """
+
+    @property
+    def edges(self) -> Sequence[Edge]: ...
+
+    @property
+    def join(self) -> str: ...
+
+    def find_end(self, number: int) -> BranchEnd | None:
+        """How the branch ended; None while it has not."""
+        ...
+
+    async def run(self, number: int) -> BranchEnd:
+        """Run the branch, from where it stands, to its end."""
+        ...
+
+    def abandon(self, number: int, reason: str, *, failed: bool) -> BranchEnd:
+        """Record that the branch is not let to its end; one that has ended stays as it is."""
+        ...
+
+    def reopen(self) -> None:
+        """Let the branches that failed or were abandoned try again, where they stopped."""
+        ...
 
 
 @dataclass(slots=True)
@@ -19,7 +63,8 @@ class RunFacts:
     `stage_dir` is the directory of the stage that is executed, `incoming_edge` None at the start and after a jump.
     `last_outcome` is that of the last stage that recorded one. `executions` counts each node's attempts in visits
     before this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage
-    after a resumption.
+    after a resumption. `branch` is where the stage lies, empty outside of fan-outs; there `outer_executions` counts the
+    attempts before the fan-out. `open_fan_out` gives a handler the branches of its node.
     """
 
     run_id: str = ""
@@ -32,10 +77,14 @@ class RunFacts:
     node_outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     executions: Mapping[str, int] = field(default_factory=dict)
     attempt: int = 0
+    branch: tuple[str, ...] = ()
+    outer_executions: Sequence[Mapping[str, int]] = ()
+    open_fan_out: Callable[[Node, "Context"], FanOut] | None = None
 
     def attempt_number(self, node_id: str) -> int:
         """Which attempt of the whole run this is for the node that is executed, counted from 1."""
-        return self.executions.get(node_id, 0) + max(self.attempt, 1)
+        before = sum(counts.get(node_id, 0) for counts in (self.executions, *self.outer_executions))
+        return before + max(self.attempt, 1)
 
 
 class Context:
@@ -93,11 +142,12 @@ class Context:
         with self._lock:
             return deepcopy(self._values)
 
-    def clone(self) -> "Context":
-        """An independent copy, for a branch."""
+    def clone(self, changes: Mapping[str, Any] | None = None) -> "Context":
+        """An independent copy, for a branch; with what it has changed already, if it goes on."""
         with self._lock:
-            copy = Context(logs=self._logs)
-            copy._values = deepcopy(self._values)
+            copy = Context(changes, self._logs)
+            # Values are copied on their way in and out, so those inside may be shared.
+            copy._values = self._values | copy._values
         copy.run = replace(self.run)
         return copy
 

@@ -1,13 +1,14 @@
 """The journal and the checkpoint file of a run: how its state survives a kill and a loss of power (section 5.3).
 
-journal.jsonl gets one synced record per step and is the truth: a run is loaded by folding it. checkpoint.json, the whole
-state in one file, and the status.json of each stage are for readers; writing them after every step would cost more than
-a quick step itself, so they may lag behind the journal by what RewritePolicy allows.
+journal.jsonl gets one synced record per step and is the truth: a run is loaded by folding it. checkpoint.json, the
+whole state in one file, and the status.json of each stage are for readers; writing them after every step would cost
+more than a quick step itself, so they may lag behind the journal by what RewritePolicy allows.
 """
 
 import json
 import os
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,7 +86,8 @@ class CheckpointStore:
         """Apply a step to the checkpoint and make it durable."""
         self._checkpoint.apply(entry)
         fragments = {key: encode_json(value) for key, value in entry.changes.items()}
-        self._fragments.update(fragments)
+        if not entry.branch:
+            self._fragments.update(fragments)
         write_all(self._journal, to_bytes(encode_entry(entry, _join(fragments)) + "\n"))
         _sync(self._journal)
         if entry.step.outcome is not None:
@@ -208,7 +210,11 @@ def restore_run(folder: Path) -> tuple[Checkpoint, dict[str, Outcome]]:
 def _with_updates(entry: Entry, keys: Iterable[str], checkpoint: Checkpoint) -> Outcome:
     """The step's outcome, whose updates the journal holds as changes of the context alone."""
     assert entry.step.outcome is not None
-    values = checkpoint.context_values
+    scopes = [checkpoint.context_values]
+    for key in entry.branch:
+        checkpoint = checkpoint.branches[key]
+        scopes.insert(0, checkpoint.context_values)
+    values = ChainMap(*scopes)
     return replace(entry.step.outcome, context_updates={key: values.get(key) for key in keys})
 
 

@@ -1,0 +1,104 @@
+"""The branches of a fan-out, each a traversal of its own (sections 3.8 and 4.8)."""
+
+from collections import ChainMap
+from dataclasses import replace
+from functools import partial
+
+from attractor.engine.joins import branch_edges
+from attractor.engine.traversal import Place, Traversal, Walk
+from attractor.graph import Node
+from attractor.outcome import Outcome, StageStatus
+from attractor.state.checkpoint import Checkpoint, RunStatus
+from attractor.state.context import BranchEnd, Context, FanOut
+
+
+class Branches:
+    """What a handler is given to run the branches of its node with: the protocol `FanOut`.
+
+    A branch walks from its edge to the node where all meet, or to an exit, in a context of its own. Its steps go to the
+    run's journal as they are done, so that a killed run goes on with each branch where it stood.
+    """
+
+    def __init__(self, walk: Walk, node: Node, context: Context, checkpoint: Checkpoint, place: Place) -> None:
+        self._walk = walk
+        self._node = node
+        self._context = context
+        self._checkpoint = checkpoint
+        self._place = place
+        checkpoint.begin_fan_out(node.id)
+        # What the branches see of the stages before them, and none of what their siblings do.
+        self._outcomes = dict(context.run.node_outcomes)
+        self.join = walk.joins.find(node.id)
+        reached_with = context.run.last_outcome or Outcome.success()
+        self.edges = branch_edges(node, walk.graph, reached_with, context)
+        self._traversals = [self._make_traversal(number) for number in range(len(self.edges))]
+
+    def find_end(self, number: int) -> BranchEnd | None:
+        """See FanOut."""
+        traversal = self._traversals[number]
+        checkpoint = traversal.checkpoint
+        if checkpoint.status is RunStatus.RUNNING and checkpoint.next_node not in traversal.place.stops:
+            return None
+        last = checkpoint.node_outcomes.get(checkpoint.current_node)
+        match checkpoint.status:
+            case RunStatus.FAILED:
+                outcome = replace(last or Outcome.fail(""), status=StageStatus.FAIL, failure_reason=checkpoint.reason)
+            case RunStatus.CANCELLED:
+                outcome = Outcome(status=StageStatus.SKIPPED, notes=checkpoint.reason)
+            case _:
+                outcome = last or Outcome.success("the branch holds no stage")
+        return BranchEnd(
+            outcome=outcome,
+            last_node=checkpoint.current_node,
+            context=traversal.context,
+            changes=checkpoint.context_values,
+            abandoned=checkpoint.status is RunStatus.CANCELLED,
+        )
+
+    async def run(self, number: int) -> BranchEnd:
+        """See FanOut."""
+        if self.find_end(number) is None:
+            await self._traversals[number].run()
+        end = self.find_end(number)
+        assert end is not None, "a traversal ends with a checkpoint that isn't RUNNING"
+        return end
+
+    def abandon(self, number: int, reason: str, *, failed: bool) -> BranchEnd:
+        """See FanOut."""
+        if (end := self.find_end(number)) is not None:
+            return end
+        status = RunStatus.FAILED if failed else RunStatus.CANCELLED
+        self._traversals[number].end(status, reason)
+        end = self.find_end(number)
+        assert end is not None
+        return end
+
+    def reopen(self) -> None:
+        """See FanOut."""
+        for traversal in self._traversals:
+            if traversal.checkpoint.status in (RunStatus.FAILED, RunStatus.CANCELLED):
+                traversal.reopen()
+
+    def _make_traversal(self, number: int) -> Traversal:
+        edge = self.edges[number]
+        place = self._place.inside(self._node.id, self.join, self._walk.graph, str(number), self._checkpoint)
+        checkpoint = self._checkpoint.branches.setdefault(str(number), Checkpoint())
+        if not checkpoint.next_node and checkpoint.status is RunStatus.RUNNING:
+            checkpoint.run_id = self._checkpoint.run_id
+            checkpoint.next_node = edge.target
+            checkpoint.current_node = self._node.id
+            checkpoint.edge = self._walk.graph.outgoing_edges(self._node.id).index(edge)
+        context = self._context.clone(checkpoint.context_values)
+        facts = context.run
+        facts.branch = place.path
+        facts.node_outcomes = ChainMap(checkpoint.node_outcomes, self._outcomes)
+        facts.outer_executions = (facts.executions, *facts.outer_executions)
+        facts.executions = checkpoint.executions
+        facts.last_outcome = checkpoint.node_outcomes.get(checkpoint.current_node, facts.last_outcome)
+        facts.open_fan_out = partial(open_fan_out, self._walk, checkpoint, place)
+        return Traversal(self._walk, context, checkpoint, place)
+
+
+def open_fan_out(walk: Walk, checkpoint: Checkpoint, place: Place, node: Node, context: Context) -> FanOut:
+    """The branches of a fan-out that a traversal came to."""
+    return Branches(walk, node, context, checkpoint, place)
