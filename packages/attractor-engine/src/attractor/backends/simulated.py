@@ -36,6 +36,11 @@ class SimulatedBackend:
             raise PipelineConfigurationError(f"the script {path} must be an object that maps node ids to outcomes")
         return cls(script)
 
+    @property
+    def node_ids(self) -> frozenset[str]:
+        """The nodes that the script has outcomes for."""
+        return frozenset(self._script)
+
     async def run(self, node: Node, prompt: str, context: Context) -> str | Outcome:
         outcomes = self._script.get(node.id)
         text = f"[Simulated] Response for stage: {node.id}"

@@ -11,12 +11,14 @@ from attractor.backends.base import CodergenBackend
 from attractor.backends.llm import LlmBackend
 from attractor.backends.simulated import SimulatedBackend
 from attractor.cli.failure import CommandError
+from attractor.cli.output import write_note
 from attractor.cli.screen import Screen
 from attractor.cli.settings import Settings
 from attractor.engine.execution import mirror_graph
 from attractor.graph import Graph, Node
 from attractor.state.context import Context
 from attractor.transforms import apply_transforms
+from attractor.validation.survey import Survey
 
 BACKENDS = ["agent", "llm"]
 LOCAL = "local"
@@ -32,7 +34,10 @@ async def open_backend(
     """
     async with AsyncExitStack() as stack:
         if settings.script:
-            yield SimulatedBackend.from_file(settings.script)
+            scripted = SimulatedBackend.from_file(settings.script)
+            for node_id in sorted(scripted.node_ids - {node.id for node in _asking_nodes(graph)}):
+                write_note(f"warning: the script names {node_id!r}, but no stage of that name asks a model.")
+            yield scripted
         elif settings.simulated:
             yield SimulatedBackend()
         elif asking := _asking_nodes(graph):
@@ -46,9 +51,14 @@ async def open_backend(
 
 
 def _asking_nodes(graph: Graph) -> list[Node]:
-    """The nodes that ask a model."""
+    """The nodes that ask a model, those of a type that nobody knows among them."""
     graph = apply_transforms(graph)
-    return [node for node in graph.nodes.values() if graph.handler_type(node) == "codergen"]
+    handlers = Survey(graph).handlers
+    return [
+        node
+        for node in graph.nodes.values()
+        if handlers[node.id] == "codergen" or (handlers[node.id] == "parallel.fan_in" and node.prompt)
+    ]
 
 
 def _create_client(settings: Settings, environ: Mapping[str, str]) -> Client:

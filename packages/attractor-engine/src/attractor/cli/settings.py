@@ -4,26 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
+from attractor.attributes import GRAPH_ATTRIBUTES
 from attractor.errors import RunDirectoryError
 from attractor.graph import Graph
-
-GRAPH_ATTRIBUTES = frozenset(
-    {
-        "goal",
-        "label",
-        "model_stylesheet",
-        "default_max_retries",
-        "default_fidelity",
-        "retry_target",
-        "fallback_retry_target",
-    }
-)
-"""Keys that `--set` gives to the graph; any other goes to the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The flags of a run. Paths are absolute; `assignments` are those of `--set`."""
+    """The flags of a run. Paths are absolute.
+
+    `assignments` are those of `--set`: attributes that a graph may have go to the graph, any others to the context.
+    """
 
     simulate: bool = False
     dry_run: bool = False
