@@ -212,3 +212,22 @@ async def test_console_that_is_cancelled_loses_nothing_typed() -> None:
         os.write(writing, b"a line\n")
         assert (await interviewer.ask(Question(text="?", type=QuestionType.FREEFORM))).text == "half a line"
         os.close(writing)
+
+
+async def test_a_process_without_standard_input_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    result = await review(tmp_path, ConsoleInterviewer(output=io.StringIO()))
+    assert result.failure_reason == "human gate 'gate': human skipped interaction"
+
+
+@pytest.mark.parametrize("stream", ["closed", "without a reader"])
+async def test_a_question_that_nobody_can_see_may_be_answered(
+    stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as raw:
+        output = io.TextIOWrapper(raw, write_through=True)
+        monkeypatch.setattr("sys.stderr", None if stream == "closed" else output)
+        result = await review(tmp_path, ConsoleInterviewer(io.StringIO("A\n")))
+    assert result.context["human.gate.selected"] == "A"

@@ -10,10 +10,11 @@ from types import MappingProxyType
 
 
 class Kind(StrEnum):
-    """What an attribute's value is read as. Any of them may stand in quotes."""
+    """What an attribute's value is read as. Any of them may stand in quotes. A COUNT is an integer above 0."""
 
     TEXT = "text"
     INTEGER = "integer"
+    COUNT = "count"
     BOOLEAN = "boolean"
     DURATION = "duration"
     NODE = "node"
@@ -74,12 +75,12 @@ GRAPH_ATTRIBUTES = _table(
     Attribute("default_max_retry", Kind.INTEGER, "0", "Older name of default_max_retries.", "2.5"),
     Attribute("default_fidelity", Kind.FIDELITY, "compact", "Context fidelity of nodes that set none.", "5.4"),
     Attribute("thread_id", Kind.TEXT, "", "Session thread of full-fidelity nodes that set none.", "5.4"),
-    Attribute("max_node_visits", Kind.INTEGER, "100", "How often a run may visit one node before it stops.", "3.2"),
-    Attribute("max_goal_gate_rounds", Kind.INTEGER, "", "How often open goal gates may send a run back.", "3.4"),
-    Attribute("max_same_failures", Kind.INTEGER, "", "How often a stage may fail the same way in a row.", "3.5"),
+    Attribute("max_node_visits", Kind.COUNT, "100", "How often a run may visit one node before it stops.", "3.2"),
+    Attribute("max_goal_gate_rounds", Kind.COUNT, "20", "How often open goal gates may send a run back.", "3.4"),
+    Attribute("max_same_failures", Kind.COUNT, "3", "How often a stage may fail the same way in a row.", "3.5"),
     Attribute("retry_policy", Kind.TEXT, "", "Preset of nodes that set none.", "3.6", RETRY_POLICIES),
     Attribute("max_cost", Kind.TEXT, "", "Budget of a run in US dollars.", "3.2"),
-    Attribute("max_tokens", Kind.INTEGER, "", "Budget of a run in tokens.", "3.2"),
+    Attribute("max_tokens", Kind.COUNT, "", "Budget of a run in tokens.", "3.2"),
     Attribute("max_duration", Kind.DURATION, "", "Budget of a run in wall time.", "3.2"),
     *_RETRY_TARGETS,
     *_MODEL,
@@ -95,25 +96,24 @@ NODE_ATTRIBUTES = _table(
     Attribute("class", Kind.TEXT, "", "Class names for the model stylesheet, separated by commas.", "2.12"),
     Attribute("max_retries", Kind.INTEGER, "the graph's default", "Additional attempts after the first.", "3.5"),
     Attribute("retry_policy", Kind.TEXT, "", "Preset of delays and attempts.", "3.6", RETRY_POLICIES),
-    Attribute("max_tokens", Kind.INTEGER, "", "Most tokens that a model's answer may have.", "4.5"),
     Attribute("goal_gate", Kind.BOOLEAN, "false", "The run may end only if this node succeeded.", "3.4"),
     Attribute("fidelity", Kind.FIDELITY, "the graph's default", "How much context the stage is given.", "5.4"),
     Attribute("thread_id", Kind.TEXT, "", "Session that full-fidelity stages share.", "5.4"),
     Attribute("timeout", Kind.DURATION, "", "Most that one execution may take.", "2.6"),
     Attribute("auto_status", Kind.BOOLEAN, "false", "A stage that reports no status counts as success.", "2.6"),
     Attribute("allow_partial", Kind.BOOLEAN, "false", "Exhausted retries count as partial success.", "2.6"),
-    Attribute("max_tokens", Kind.INTEGER, "the model's", "Most tokens of the answer of an LLM stage.", "2.6"),
-    Attribute("max_visits", Kind.INTEGER, "the graph's max_node_visits", "How often a run may visit this node.", "3.2"),
+    Attribute("max_tokens", Kind.COUNT, "the model's", "Most tokens of the answer of an LLM stage.", "2.6"),
+    Attribute("max_visits", Kind.COUNT, "the graph's max_node_visits", "How often a run may visit this node.", "3.2"),
     Attribute("tool_command", Kind.TEXT, "", "Shell command of a tool node.", "4.10"),
     Attribute("human.default_choice", Kind.TEXT, "", "Edge target or key to take when a human gate times out.", "6.5"),
     Attribute(
         "human.timeout", Kind.DURATION, "the node's timeout", "How long a human gate waits for an answer.", "6.5"
     ),
     Attribute("join_policy", Kind.TEXT, "wait_all", "When a fan-out has enough branches.", "4.8", JOIN_POLICIES),
-    Attribute("join_count", Kind.INTEGER, "", "Successful branches that a quorum needs.", "4.8"),
-    Attribute("max_parallel", Kind.INTEGER, "4", "Branches that run at once.", "4.8"),
+    Attribute("join_count", Kind.COUNT, "", "Successful branches that a quorum needs.", "4.8"),
+    Attribute("max_parallel", Kind.COUNT, "4", "Branches that run at once.", "4.8"),
     Attribute("manager.poll_interval", Kind.DURATION, "45s", "Pause between looks at the child run.", "4.11"),
-    Attribute("manager.max_cycles", Kind.INTEGER, "1000", "Looks at the child run before giving up.", "4.11"),
+    Attribute("manager.max_cycles", Kind.COUNT, "1000", "Looks at the child run before giving up.", "4.11"),
     Attribute("manager.stop_condition", Kind.TEXT, "", "Condition that ends supervision with success.", "4.11"),
     Attribute("manager.actions", Kind.TEXT, "observe,wait", "What each cycle does, separated by commas.", "4.11"),
     Attribute("stack.child_autostart", Kind.BOOLEAN, "true", "Whether the manager starts the child run.", "4.11"),

@@ -97,6 +97,12 @@ def to_int(value: Value | None) -> int | None:
         return None
 
 
+def to_count(value: Value | None) -> int | None:
+    """A whole number that is not negative, quoted or not; None if missing or something else."""
+    number = to_int(value)
+    return number if number is not None and number >= 0 else None
+
+
 def to_seconds(value: Value | None) -> float | None:
     """A duration in seconds, quoted or not; a bare number counts as seconds; None if missing or something else."""
     if isinstance(value, bool) or value is None:
@@ -147,7 +153,7 @@ class Node:
     @property
     def max_retries(self) -> int | None:
         """Additional attempts; None means that the graph's default applies."""
-        return to_int(self.attrs.get("max_retries"))
+        return to_count(self.attrs.get("max_retries"))
 
     @property
     def goal_gate(self) -> bool:
@@ -171,8 +177,8 @@ class Node:
 
     @property
     def timeout(self) -> float | None:
-        """Seconds, or None for no limit."""
-        return to_seconds(self.attrs.get("timeout"))
+        """Seconds, or None for no limit, which 0 means too."""
+        return to_seconds(self.attrs.get("timeout")) or None
 
     @property
     def llm_model(self) -> str:
@@ -289,8 +295,8 @@ class Graph:
 
     @property
     def default_max_retries(self) -> int:
-        retries = to_int(self.attrs.get("default_max_retries"))
-        return (to_int(self.attrs.get("default_max_retry")) or 0) if retries is None else retries
+        retries = to_count(self.attrs.get("default_max_retries"))
+        return (to_count(self.attrs.get("default_max_retry")) or 0) if retries is None else retries
 
     @property
     def retry_target(self) -> str:

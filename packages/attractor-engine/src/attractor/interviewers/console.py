@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+from contextlib import suppress
 from typing import TextIO
 
 import anyio
@@ -22,8 +23,9 @@ class ConsoleInterviewer:
     """
 
     def __init__(self, input: TextIO | None = None, output: TextIO | None = None) -> None:
-        self._input = input if input is not None else sys.stdin
-        self._output = output if output is not None else sys.stderr
+        # Either is None in a process that was started without it.
+        self._input: TextIO | None = input if input is not None else sys.stdin
+        self._output: TextIO | None = output if output is not None else sys.stderr
         self._buffer = b""
         self._turn = anyio.Lock()
 
@@ -48,11 +50,16 @@ class ConsoleInterviewer:
         self._write(f"[{stage}] {message}\n" if stage else f"{message}\n")
 
     def _write(self, text: str) -> None:
-        self._output.write(text)
-        self._output.flush()
+        # Where nobody reads (a closed stderr, a terminal that is gone), answers may still come.
+        with suppress(OSError):
+            if self._output is not None:
+                self._output.write(text)
+                self._output.flush()
 
     async def _read_line(self) -> str | None:
         """The next line without its end; None at the end of input."""
+        if self._input is None:
+            return None
         try:
             descriptor = self._input.fileno()
         except (OSError, AttributeError):

@@ -46,6 +46,7 @@ BUILT_IN_RULES: tuple[Callable[[Survey], Iterable[Diagnostic]], ...] = (
     values.fidelity_valid,
     values.prompt_on_llm_nodes,
     values.tool_command,
+    values.human_default_choice,
     values.unknown_variable,
     values.attribute_value,
     values.duration_unit,

@@ -18,6 +18,7 @@ from attractor.attributes import (
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.errors import StylesheetSyntaxError
 from attractor.graph import SHAPE_TO_TYPE, Edge, Graph, Node, Value, to_bool, to_int, to_seconds, to_text
+from attractor.handlers.wait_human import find_choices, find_default
 from attractor.stylesheet import PROPERTIES, parse_stylesheet
 from attractor.validation.survey import Survey, listing
 
@@ -120,10 +121,16 @@ def _wanted(known: Attribute, value: Value) -> str:
     """What the attribute should hold, if the value is something else."""
     if known.kind is Kind.INTEGER:
         number = to_int(value)
-        return "a whole number" if number is None or (number < 0 and known.name != "weight") else ""
+        if number is None or known.name == "weight":
+            return "a whole number" if number is None else ""
+        return "a whole number from 0 on" if number < 0 else ""
+    if known.kind is Kind.COUNT:
+        return "" if (to_int(value) or 0) > 0 else "a whole number above 0"
     if known.kind is Kind.BOOLEAN:
         return "true or false" if to_bool(value) is None else ""
     if known.kind is Kind.DURATION:
+        if known.name == "timeout" and to_seconds(value) == 0:
+            return "a duration above 0"
         return "a duration such as 900s or 15m" if to_seconds(value) is None else ""
     if known.values and to_text(value) not in known.values:
         return f"one of {', '.join(known.values)}"
@@ -211,6 +218,24 @@ def tool_command(survey: Survey) -> Iterator[Diagnostic]:
                 node,
                 f"{node.id} is a tool node without tool_command, and will fail",
                 fix="add tool_command",
+            )
+
+
+def human_default_choice(survey: Survey) -> Iterator[Diagnostic]:
+    for node in survey.graph.nodes.values():
+        wanted = node.text("human.default_choice")
+        if not wanted or survey.handlers[node.id] != "wait.human":
+            continue
+        edges, options = find_choices(node, survey.graph)
+        if find_default(node, edges, options) is None:
+            named = listing(edge.target for edge in edges)
+            yield survey.about_node(
+                "human_default_choice",
+                Severity.WARNING,
+                node,
+                f"human.default_choice of {node.id} is {wanted!r}, which is none of its choices: a timeout takes none",
+                "human.default_choice",
+                f"name the target, the key or the label of a choice; targets are {named}",
             )
 
 
