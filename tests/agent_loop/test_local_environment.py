@@ -300,3 +300,14 @@ async def test_lines_of_a_file_too_big_to_be_read_whole(environment: Environment
         f"line {number} {'x' * 90}" for number in (150_000, 150_001)
     ]
     assert await environment.read_file("big", 300_000, 2) == ""
+
+
+@BOTH_BACKENDS
+async def test_without_process_descriptors_commands_run_just_as_well(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on systems other than Linux.
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert (await environment.exec_command("exit 3", 5_000)).exit_code == 3
+    result = await environment.exec_command("echo part; sleep 300", 200)
+    assert (result.stdout, result.timed_out, result.exit_code) == ("part\n", True, 143)

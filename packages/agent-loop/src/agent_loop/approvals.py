@@ -101,6 +101,6 @@ class ReadBeforeWrite:
         written = request.files_written()
         for path in sorted(written - known):
             if await request.environment.file_exists(path):
-                return Deny(f"{path} exists, but you haven't read it in this session; read it before you change it")
+                return Deny(f"{path} exists, but you haven't read it yet; read it before you change it")
         known |= written
         return Allow()

@@ -2,11 +2,12 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import anyio
-from anyio.abc import Process
+import anyio.to_thread
 
 GRACE_SECONDS = 2.0
 # How long the kernel may take over a SIGKILL.
@@ -15,7 +16,7 @@ _POLL_SECONDS = 0.02
 _PROC = Path("/proc")
 
 
-async def terminate_groups(groups: Iterable[int], *, leader: Process | None = None) -> None:
+async def terminate_groups(groups: Iterable[int], *, leader: "subprocess.Popen[bytes] | None" = None) -> None:
     """End process groups: SIGTERM, up to two seconds of grace, SIGKILL.
 
     `leader` is waited for, so that it leaves no zombie. Run it in a shielded scope if it must not be cut short.
@@ -25,16 +26,16 @@ async def terminate_groups(groups: Iterable[int], *, leader: Process | None = No
         signal_group(group, signal.SIGKILL)
     await _wait_for_end(reached, _KILL_SECONDS, leader)
     if leader is not None:
-        await leader.wait()
+        await anyio.to_thread.run_sync(leader.wait, abandon_on_cancel=True)
 
 
-async def _wait_for_end(groups: set[int], seconds: float, leader: Process | None) -> set[int]:
+async def _wait_for_end(groups: set[int], seconds: float, leader: "subprocess.Popen[bytes] | None") -> set[int]:
     """Returns the groups that are still alive after that time."""
     deadline = anyio.current_time() + seconds
     while (alive := _living(groups)) and anyio.current_time() < deadline:
         await anyio.sleep(_POLL_SECONDS)
         if leader is not None:
-            leader.returncode  # noqa: B018 - on trio, looking is what reaps a dead leader
+            leader.poll()
     return alive
 
 
