@@ -108,3 +108,18 @@ def test_parse_refuses_broken_source(attractor: Callable, tmp_path: Path) -> Non
     assert (ended.code, ended.out) == (2, "")
     assert f"{path}:" in ended.err
     assert "^" in ended.err
+
+
+def test_a_finding_in_a_long_line_shows_the_place_alone(attractor: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "long.dot"
+    label = "x" * 100_000
+    path.write_text(
+        f'digraph G {{ start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt=p, label="{label}"]; a -> exit [weight=z]'
+        "; start -> a }"
+    )
+    shown = attractor("lint", path).out
+    assert "weight of edge a -> exit is 'z'" in shown
+    lines = shown.splitlines()
+    source, caret = next((line, lines[number + 1]) for number, line in enumerate(lines) if "[weight=z]" in line)
+    assert len(source) < 200
+    assert source[caret.index("^") :].startswith("weight=z]")

@@ -184,6 +184,29 @@ def test_refused(text: str, column: int, message: str) -> None:
     assert caught.value.column == column or message == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("outcome success", "matches), &&, || or the end"),
+        ("outcome=success & x=1", "instead of &&, || or the end"),
+        ('x contains "(" y', "instead of &&, || or the end"),
+        ("(outcome=success", "instead of &&, || or )"),
+        ("outcome=success and context.x=1", "write && for 'and'"),
+        ("outcome=success or outcome=retry", "write || for 'or'"),
+        ("not outcome=success", "write ! for 'not'"),
+        ('context.x="this and that" y', "written in quotes"),
+        ("context.=1", "at column 8 stands '.'"),
+        ("context.a.=1", "at column 10 stands '.'"),
+        ("a..b=1", "at column 2 stands '.'"),
+    ],
+)
+def test_a_refusal_says_what_could_stand_there(text: str, said: str) -> None:
+    with pytest.raises(ConditionSyntaxError) as caught:
+        parse_condition(text)
+    assert said in str(caught.value)
+    assert ("; write" in str(caught.value)) == (said.startswith("write"))
+
+
 def test_deep_nesting_within_the_bound() -> None:
     assert check("(" * (MAX_NESTING // 2) + "outcome=success" + ")" * (MAX_NESTING // 2))
     assert check(" && ".join(["outcome=success"] * 5000))

@@ -42,6 +42,9 @@ def test_golden_rendering_without_hint_or_file() -> None:
         ("digraph { a:n -> b }", (1, 12), "ports", "quote"),
         ("digraph { a -> b:n:ne }", (1, 17), "ports", "quote"),
         ('digraph { a [label="say "hi""] }', (1, 26), "string of label ends", '\\"'),
+        ('digraph { a [prompt="x" + "y"] }', (1, 25), "joined with +", "one string"),
+        ('digraph { a [prompt="x"+"y"] }', (1, 24), "joined with +", "one string"),
+        ("digraph { a }\n;", (2, 1), "; stands behind the end", "remove it"),
         # keywords as ids
         ("digraph { start -> node }", (1, 20), "node is a keyword", '"node"'),
         ("digraph { graph }", (1, 17), "follow the keywords", '"node"'),

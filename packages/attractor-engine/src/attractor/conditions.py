@@ -39,12 +39,13 @@ _GRAMMAR = r"""
 literal: STRING | WORDS
 
 OPERATOR: "==" | "=" | "!=" | "<=" | ">=" | "<" | ">" | /contains\b/ | /matches\b/
-KEY: /\$?[^\W\d][\w.:-]*/
+KEY: /\$?[^\W\d][\w:-]*(?:\.[\w:-]+)*/
 STRING: /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/s
 WORDS: /(?:[^\s&|()!=<>"']|&(?!&)|\|(?!\|)|!(?!=))+(?:[ \t]+(?:[^\s&|()!=<>"']|&(?!&)|\|(?!\|)|!(?!=))+)*/
 %ignore /\s+/
 """
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
 _ORDER: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -52,6 +53,7 @@ _ORDER: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_SIGNS: Mapping[str, str] = {"and": "&&", "or": "||", "not": "!"}
 _CONNECTIVE = re.compile(r"\s(and|or|not)\s", re.IGNORECASE)
 
 
@@ -180,7 +182,8 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ConditionSyntaxError:
     else:
         assert isinstance(error, UnexpectedToken)
         at, expected = len(text) if error.token.type == "$END" else error.token.start_pos or 0, error.expected
-    close = "&&, || or " + (")" if "RPAR" in expected and "$END" not in expected else "the end")
+    opened = _STRING.sub("", text[:at])
+    close = "&&, || or " + (")" if opened.count("(") > opened.count(")") else "the end")
     if "WORDS" in expected:
         wanted = "a value"
     elif "KEY" in expected:
@@ -190,6 +193,8 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ConditionSyntaxError:
     else:
         wanted = f"{close}; a value with other characters is written in quotes"
     found = f"{text[at]!r}" if at < len(text) else "the end"
+    if word := _CONNECTIVE.search(f" {opened} "):
+        wanted += f"; write {_SIGNS[word[1].lower()]} for {word[1]!r}"
     return ConditionSyntaxError(
         f"the condition {_short(text)!r} can't be read: at column {at + 1} stands {found} instead of {wanted}",
         column=at + 1,
@@ -229,8 +234,9 @@ class _Expressions(Transformer[Token, Expression]):
             text = _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[0]), text[1:-1])
         elif word := _CONNECTIVE.search(text):
             column = (literal.start_pos or 0) + word.start() + 2
-            sign_for = {"and": "&&", "or": "||", "not": "!"}[word[1].lower()]
-            raise ConditionSyntaxError(f"write {sign_for} for {word[1]!r}, or put the value in quotes", column=column)
+            raise ConditionSyntaxError(
+                f"write {_SIGNS[word[1].lower()]} for {word[1]!r}, or put the value in quotes", column=column
+            )
         if sign == "matches":
             try:
                 compile_pattern(text)

@@ -23,6 +23,14 @@ class AttractorError(Exception):
     """Base of all errors that this package raises."""
 
 
+def point_at(line: str, column: int) -> str:
+    """A source line, or what stands around its 1-based column if it is long, and a caret under that column."""
+    start = max(0, column - 1 - _EXCERPT // 2) if len(line) > _EXCERPT else 0
+    # Tabs stay tabs, so that the caret stands under its character in any terminal.
+    before = "".join("\t" if char == "\t" else " " for char in line[start : column - 1])
+    return f"    {line[start : start + _EXCERPT]}\n    {before}^"
+
+
 class DotSyntaxError(AttractorError):
     """The DOT source can't be read. `str()` shows place, source line, caret and hint."""
 
@@ -47,10 +55,7 @@ class DotSyntaxError(AttractorError):
     def _render(self) -> str:
         text = f"{self.file_name or '<dot>'}:{self.line}:{self.column}: {self.message}"
         if self.source_line:
-            start = max(0, self.column - 1 - _EXCERPT // 2) if len(self.source_line) > _EXCERPT else 0
-            # Tabs stay tabs, so that the caret stands under its character in any terminal.
-            before = "".join("\t" if char == "\t" else " " for char in self.source_line[start : self.column - 1])
-            text += f"\n    {self.source_line[start : start + _EXCERPT]}\n    {before}^"
+            text += f"\n{point_at(self.source_line, self.column)}"
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 

@@ -12,7 +12,7 @@ from attractor.cli.failure import BAD_USAGE, FAILED, SUCCESS, CommandError
 from attractor.cli.output import write_json, write_note, write_result
 from attractor.diagnostics import Diagnostic, Severity, Span
 from attractor.dot import format_source, parse_dot, render_svg
-from attractor.errors import DotSyntaxError
+from attractor.errors import DotSyntaxError, point_at
 from attractor.graph import Duration, Value
 from attractor.transforms import apply_transforms
 from attractor.validation import validate
@@ -174,8 +174,7 @@ def render_diagnostic(diagnostic: Diagnostic, source: str) -> str:
     text, separator, fix = str(diagnostic).partition("\n  fix: ")
     line = _line(source, diagnostic.span)
     if diagnostic.span and line.strip():
-        before = "".join("\t" if char == "\t" else " " for char in line[: diagnostic.span.column - 1])
-        text += f"\n    {line}\n    {before}^"
+        text += f"\n{point_at(line, diagnostic.span.column)}"
     return text + separator + fix
 
 

@@ -94,6 +94,8 @@ def no_attribute(source: Source, opened: int, at: int, before: Sequence[Attribut
         return no_value(source, key.end())
     if text[at : at + 1] in ("", "{", "}") or (key and text.startswith(("->", "[", "{"), key.end())):
         return source.error("this attribute list is never closed", opened, "close it with ]")
+    if text.startswith("+", at):
+        return source.error("strings can't be joined with +", at, "write one string; it may have several lines")
     if before and before[-1].end == at and text[at - 1] == '"':
         return _after_string(source, at, before[-1])
     if key:
@@ -138,7 +140,8 @@ def unexpected(source: Source, kind: str, at: int, end: int, expected: set[str])
     if expected == {"$END"}:
         if kind in ("_DIGRAPH", "GRAPH", "STRICT"):
             return source.error("a file holds one graph, and here begins another", at, "put it in a file of its own")
-        return source.error(f"{word} stands behind the end of the graph", at, "is there a } too many above?")
+        hint = "remove it" if kind == "_SEMICOLON" else "is there a } too many above?"
+        return source.error(f"{word} stands behind the end of the graph", at, hint)
     if kind == "$END":
         return source.error(f"the file ends before {'a closing }' if 'CLOSE' in expected else '{'}", at)
     if "_EQUALS" in expected and "ID" not in expected:
