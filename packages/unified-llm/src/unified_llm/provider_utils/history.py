@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from unified_llm.spec.messages import ContentKind, ContentPart, Message, Role, ToolResultData
 from unified_llm.spec.response import Warning
 
+# Before Python 3.12, looking up a member of an enumeration takes longer than all that is done with it here.
+_ASSISTANT, _TOOL, _TEXT = Role.ASSISTANT, Role.TOOL, ContentKind.TEXT
+
 MISSING_RESULT = "No result: the tool call was interrupted."
 
 
@@ -34,9 +37,9 @@ class _Repair:
         """Ids of calls without a result yet, and where the answer to them goes."""
 
     def add(self, message: Message) -> None:
-        if message.role is Role.ASSISTANT:
+        if message.role is _ASSISTANT:
             self.answer_open_calls()
-        elif message.role is Role.TOOL:
+        elif message.role is _TOOL:
             message = _as_result(message)
         content = [part for part in message.content if self._keep(part)]
         if not content:
@@ -54,6 +57,8 @@ class _Repair:
 
     def answer_open_calls(self) -> None:
         """Put an error result behind the results that the calls already have."""
+        if not self._open:
+            return
         for call_id, position in reversed(self._open.items()):
             result = ToolResultData(tool_call_id=call_id, content=MISSING_RESULT, is_error=True)
             part = ContentPart(kind=ContentKind.TOOL_RESULT, tool_result=result)
@@ -63,7 +68,9 @@ class _Repair:
         self._open.clear()
 
     def _keep(self, part: ContentPart) -> bool:
-        if part.kind == ContentKind.TEXT and not (part.text or "").strip() and not part.provider_metadata:
+        if part.kind == _TEXT:
+            if (part.text and not part.text.isspace()) or part.provider_metadata:
+                return True
             self._warn("a blank text part was left out", "empty_text")
             return False
         if part.tool_result is not None:

@@ -57,7 +57,7 @@ class MessageTranslator:
             elif blocks:
                 turns.append({"role": role, "content": blocks})
         for turn in turns:
-            if turn["role"] == "user":
+            if turn["role"] == "user" and len(turn["content"]) > 1:
                 turn["content"].sort(key=lambda block: block["type"] != "tool_result")
         if turns and turns[-1]["role"] == "assistant" and turns[-1]["content"][-1]["type"] == "text":
             # An answer to be continued may not end in white space.
@@ -76,7 +76,7 @@ class MessageTranslator:
 
     def _block(self, part: ContentPart, role: str) -> _Json | None:
         match part:
-            case ContentPart(kind=ContentKind.TEXT, text=str(text)):
+            case ContentPart(kind=ContentKind.TEXT, text=text) if text is not None:
                 block: _Json | None = {"type": "text", "text": text} if text.strip() else None
             case ContentPart(kind=ContentKind.TOOL_CALL, tool_call=ToolCallData() as call):
                 block = _tool_use(call)
@@ -114,11 +114,11 @@ class MessageTranslator:
         return {"type": str(part.kind)}
 
     def _own_fields(self, part: ContentPart) -> _Json | None:
-        own = (part.provider_metadata or {}).get(self._provider)
+        own = part.provider_metadata.get(self._provider) if part.provider_metadata else None
         return own if isinstance(own, dict) else None
 
     def _with_own_fields(self, block: _Json, part: ContentPart) -> _Json:
-        return {**block, **(self._own_fields(part) or {})}
+        return block if part.provider_metadata is None else {**block, **(self._own_fields(part) or {})}
 
     def _warn(self, message: str, code: str) -> None:
         warning = Warning(message=message, code=code)

@@ -110,7 +110,7 @@ class MessageTranslator:
     def _part(self, part: ContentPart) -> _Json | None:
         own = self._own_fields(part)
         match part:
-            case ContentPart(kind=ContentKind.TEXT, text=str(text)):
+            case ContentPart(kind=ContentKind.TEXT, text=text) if text is not None:
                 return {"text": text, **(own or {})} if text.strip() or own else None
             case ContentPart(thinking=ThinkingData() as thinking):
                 if own is not None:

@@ -80,7 +80,7 @@ class MessageTranslator:
 
     def _content(self, part: ContentPart) -> _Json | None:
         match part:
-            case ContentPart(kind=ContentKind.TEXT, text=str(text)):
+            case ContentPart(kind=ContentKind.TEXT, text=text) if text is not None:
                 return {"type": "input_text", "text": text}
             case ContentPart(kind=ContentKind.IMAGE, image=ImageData() as image):
                 return _image(image)
@@ -115,7 +115,7 @@ class MessageTranslator:
             # An item that was thought about is refused without its thoughts, unless it goes without its id.
             alone = (thought := own.pop(REASONING_ID, None)) is not None and thought not in thoughts
             match part:
-                case ContentPart(kind=ContentKind.TEXT, text=str(text)):
+                case ContentPart(kind=ContentKind.TEXT, text=text) if text is not None:
                     _add_text(text, _without_id(own) if alone else own, items, start)
                 case ContentPart(kind=ContentKind.TOOL_CALL, tool_call=ToolCallData() as call):
                     items.append({**self._tool_call(call), **(_without_id(own) if alone else own)})
@@ -156,7 +156,7 @@ class MessageTranslator:
         return {"type": str(part.kind), **own}
 
     def _own_fields(self, part: ContentPart) -> _Json | None:
-        own = (part.provider_metadata or {}).get(self._provider)
+        own = part.provider_metadata.get(self._provider) if part.provider_metadata else None
         return own if isinstance(own, dict) else None
 
     def _warn(self, message: str, code: str) -> None:

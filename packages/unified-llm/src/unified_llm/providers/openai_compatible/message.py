@@ -180,10 +180,10 @@ class MessageDecoder:
         return bool(self._calls.all)
 
     def _reasoning(self, delta: _Json, events: list[StreamEvent]) -> None:
-        name = next((name for name in _REASONING_FIELDS if delta.get(name)), None)
         details = delta.get("reasoning_details")
-        if name is None and not details:
+        if not details and not delta.get("reasoning_content") and not delta.get("reasoning"):
             return
+        name = next((name for name in _REASONING_FIELDS if delta.get(name)), None)
         if name is not None:
             text = _as_text(delta[name])
         else:

@@ -98,8 +98,9 @@ class _Translator:
                 wire[behind_calls:behind_calls] = results
                 behind_calls += len(results)
             elif message.role is Role.ASSISTANT:
-                wire[behind_calls:behind_calls] = _shown(images)
-                images = []
+                if images:
+                    wire[behind_calls:behind_calls] = _shown(images)
+                    images = []
                 wire.append(self._assistant(message))
                 behind_calls = len(wire)
             else:
@@ -121,7 +122,7 @@ class _Translator:
 
     def _block(self, part: ContentPart) -> _Json | None:
         match part:
-            case ContentPart(kind=ContentKind.TEXT, text=str(text)):
+            case ContentPart(kind=ContentKind.TEXT, text=text) if text is not None:
                 return {"type": "text", "text": text}
             case ContentPart(kind=ContentKind.IMAGE, image=ImageData() as image):
                 return _image(image)
@@ -153,10 +154,8 @@ class _Translator:
             else:
                 self._drop(part)
             wire.update(own.get(MESSAGE_EXTRAS, {}))
-        if all(block["type"] == "text" for block in blocks):
-            wire["content"] = "".join(block["text"] for block in blocks) or (None if calls else "")
-        else:
-            wire["content"] = blocks
+        texts = [block["text"] for block in blocks if block["type"] == "text"]
+        wire["content"] = blocks if len(texts) < len(blocks) else "".join(texts) or (None if calls else "")
         if calls:
             wire["tool_calls"] = calls
         return _named(wire, message)
@@ -177,7 +176,7 @@ class _Translator:
         return wire
 
     def _own(self, part: ContentPart) -> _Json:
-        own = (part.provider_metadata or {}).get(self._provider)
+        own = part.provider_metadata.get(self._provider) if part.provider_metadata else None
         return own if isinstance(own, dict) else {}
 
     def _drop(self, part: ContentPart) -> None:

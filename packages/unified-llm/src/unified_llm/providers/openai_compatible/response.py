@@ -155,7 +155,9 @@ class StreamDecoder:
         self._last = payload
         self._id = self._id or payload.get("id") or ""
         self._model = self._model or payload.get("model") or ""
-        usage = payload.get("usage") or (payload.get("x_groq") or {}).get("usage")
+        usage = payload.get("usage")
+        if not usage and payload.get("x_groq"):
+            usage = payload["x_groq"].get("usage")
         if usage:
             self._usage = usage
         choices = payload.get("choices") or ()
@@ -171,7 +173,7 @@ class StreamDecoder:
         delta = choice.get("delta") if "delta" in choice else choice.get("message")
         if delta:
             self._message.add(delta, events)
-            if any(delta[name] for name in delta.keys() - KNOWN_FIELDS):
+            if not delta.keys() <= KNOWN_FIELDS and any(delta[name] for name in delta.keys() - KNOWN_FIELDS):
                 events.append(StreamEvent(type=StreamEventType.PROVIDER_EVENT, raw=payload))
         reason = choice.get("finish_reason")
         # Some servers repeat the reason in a later chunk; the first that says something stands.
