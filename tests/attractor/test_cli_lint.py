@@ -114,8 +114,8 @@ def test_a_finding_in_a_long_line_shows_the_place_alone(attractor: Callable, tmp
     path = tmp_path / "long.dot"
     label = "x" * 100_000
     path.write_text(
-        f'digraph G {{ start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt=p, label="{label}"]; a -> exit [weight=z]'
-        "; start -> a }"
+        "digraph G { start [shape=Mdiamond]; exit [shape=Msquare]; start -> a;"
+        f'a [prompt=p, label="{label}"]; a -> exit [weight=z] }}'
     )
     shown = attractor("lint", path).out
     assert "weight of edge a -> exit is 'z'" in shown
