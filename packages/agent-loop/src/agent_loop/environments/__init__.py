@@ -8,6 +8,7 @@ from agent_loop.environments.base import (
     OutputCallback,
 )
 from agent_loop.environments.local import LocalExecutionEnvironment
+from agent_loop.environments.process_group import end_processes
 from agent_loop.environments.variables import EnvironmentPolicy
 from agent_loop.errors import (
     BinaryFileError,
@@ -28,4 +29,5 @@ __all__ = [
     "OutputCallback",
     "PathNotAllowedError",
     "PathNotFoundError",
+    "end_processes",
 ]

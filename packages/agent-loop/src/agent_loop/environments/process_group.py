@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import anyio
@@ -64,6 +64,24 @@ def groups_of_marked(marker: str) -> set[int]:
         except OSError:
             continue
     return found
+
+
+async def end_processes(variable: str, is_meant: Callable[[str], bool]) -> None:
+    """End the groups of processes that were started with an environment variable whose value is meant.
+
+    Not the caller's own group. For what a killed program left running; only where there is a /proc.
+    """
+    prefix = f"{variable}=".encode()
+    groups = set()
+    for process in _processes():
+        try:
+            environment = (process / "environ").read_bytes().split(b"\0")
+            values = [os.fsdecode(entry.removeprefix(prefix)) for entry in environment if entry.startswith(prefix)]
+            if any(is_meant(value) for value in values):
+                groups.add(os.getpgid(int(process.name)))
+        except OSError:
+            continue
+    await terminate_groups(groups - {os.getpgrp()})
 
 
 def signal_group(group: int, number: int) -> bool:
