@@ -129,6 +129,7 @@ def test_usage_that_is_not_there():
         ([TEXT], "STOP", "stop"),
         ([CALL], "STOP", "tool_calls"),
         ([CALL], "UNEXPECTED_TOOL_CALL", "tool_calls"),
+        ([CALL], "FUNCTION_CALL", "tool_calls"),
         ([], "UNEXPECTED_TOOL_CALL", "other"),
         ([CALL], "MAX_TOKENS", "length"),
         ([], "SAFETY", "content_filter"),

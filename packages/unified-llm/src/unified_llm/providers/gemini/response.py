@@ -3,13 +3,14 @@
 A chunk of a stream has the shape of a whole answer: so a whole answer is decoded as a stream of one chunk.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from unified_llm.provider_utils.error_mapping import error_from_event
+from unified_llm.provider_utils.json_body import read_json
 from unified_llm.provider_utils.rate_limits import parse_rate_limit
 from unified_llm.provider_utils.sse import ServerSentEvent
+from unified_llm.provider_utils.wire_values import read_count, read_list, read_name, read_object
 from unified_llm.providers.gemini.content_stream import ContentStream, new_call_id
 from unified_llm.spec.errors import ContentFilterError, ServerError, StreamError
 from unified_llm.spec.events import StreamEvent, StreamEventType
@@ -36,8 +37,8 @@ _FINISH_REASONS: dict[str, FinishReasonName] = {
     "MALFORMED_RESPONSE": "error",
     "MISSING_THOUGHT_SIGNATURE": "error",
 }
-# A turn that ends like this with calls in it ends for them.
-_CALLED = ("STOP", "UNEXPECTED_TOOL_CALL")
+# A turn that ends like this with calls in it ends for them. Google never says the last, servers that speak its API do.
+_CALLED = ("STOP", "UNEXPECTED_TOOL_CALL", "FUNCTION_CALL")
 # What every candidate has; anything beyond (grounding, citations) is passed on.
 _PLAIN = frozenset(("content", "finishReason", "finishMessage", "index", "safetyRatings", "avgLogprobs", "tokenCount"))
 
@@ -108,7 +109,7 @@ class StreamDecoder:
         if payload.get("error"):
             raise error_from_event(provider=self._provider, payload=payload, headers=self._headers)
         candidates = payload.get("candidates") or ()
-        if not candidates and (blocked := payload.get("promptFeedback") or {}).get("blockReason"):
+        if not candidates and (blocked := read_object(payload.get("promptFeedback"))).get("blockReason"):
             raise self._blocked(blocked, payload)
         events: list[StreamEvent] = []
         if not self._started:
@@ -116,9 +117,9 @@ class StreamDecoder:
             events.append(StreamEvent(type=StreamEventType.STREAM_START, warnings=tuple(self._warnings), raw=payload))
         self._body.update(payload)
         # Counts are totals so far, not additions.
-        self._usage.update(payload.get("usageMetadata") or {})
+        self._usage.update(read_object(payload.get("usageMetadata")))
         for candidate in candidates:
-            if not candidate.get("index"):
+            if not read_count(candidate.get("index")):
                 self._read_candidate(candidate, payload, events)
         return events
 
@@ -143,8 +144,8 @@ class StreamDecoder:
             content = {"role": "model", "parts": self._content.wire}
             raw = {**self._body, "candidates": [{**self._candidate, "content": content}], "usageMetadata": self._usage}
         return Response(
-            id=self._body.get("responseId") or "",
-            model=self._body.get("modelVersion") or self._model,
+            id=read_name(self._body.get("responseId")),
+            model=read_name(self._body.get("modelVersion"), self._model),
             provider=self._provider,
             message=Message(role=Role.ASSISTANT, content=self._content.parts),
             finish_reason=self._finish_reason(),
@@ -155,14 +156,15 @@ class StreamDecoder:
         )
 
     def _read_candidate(self, candidate: _Json, payload: _Json, events: list[StreamEvent]) -> None:
-        for part in (candidate.get("content") or {}).get("parts") or ():
+        for part in read_list(read_object(candidate.get("content")).get("parts")):
             self._content.add(part, events)
-        self._candidate.update(candidate)
+        # A later chunk may leave the reason open again.
+        self._candidate.update({key: value for key, value in candidate.items() if value is not None})
         if candidate.keys() - _PLAIN:
             events.append(StreamEvent(type=StreamEventType.PROVIDER_EVENT, raw=payload))
 
     def _finish_reason(self) -> FinishReason:
-        raw = self._candidate.get("finishReason")
+        raw = read_name(self._candidate.get("finishReason")) or None
         reason = _FINISH_REASONS.get(raw or "", "other")
         if raw in _CALLED and any(part.tool_call is not None for part in self._content.parts):
             reason = "tool_calls"
@@ -180,14 +182,15 @@ class StreamDecoder:
 
 def parse_usage(usage: _Json) -> Usage:
     """The counts. What tools fetched is part of the prompt, and thoughts are part of the output."""
-    thoughts = usage.get("thoughtsTokenCount")
-    input_tokens = (usage.get("promptTokenCount") or 0) + (usage.get("toolUsePromptTokenCount") or 0)
-    output_tokens = (usage.get("candidatesTokenCount") or 0) + (thoughts or 0)
+    thoughts = read_count(usage.get("thoughtsTokenCount"))
+    prompt, tool_use = read_count(usage.get("promptTokenCount")), read_count(usage.get("toolUsePromptTokenCount"))
+    input_tokens = (prompt or 0) + (tool_use or 0)
+    output_tokens = (read_count(usage.get("candidatesTokenCount")) or 0) + (thoughts or 0)
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=input_tokens + output_tokens,
         reasoning_tokens=thoughts,
-        cache_read_tokens=usage.get("cachedContentTokenCount"),
+        cache_read_tokens=read_count(usage.get("cachedContentTokenCount")),
         raw=usage or None,
     )
