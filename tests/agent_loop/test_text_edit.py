@@ -9,6 +9,7 @@ from agent_loop import LocalExecutionEnvironment
 from agent_loop.errors import PathNotAllowedError, PathNotFoundError, ToolError
 from agent_loop.text_encoding import NotTextError, detect_encoding
 from agent_loop.tools.edit import edit_file
+from agent_loop.tools.files import read_file
 from agent_loop.tools.text_edit import AmbiguousMatchError, NoMatchError, replace_text
 from hypothesis import given
 from hypothesis import strategies as st
@@ -255,3 +256,10 @@ async def test_files_outside_are_not_edited(tmp_path: Path) -> None:
     await edit(LocalExecutionEnvironment(inside, writable_roots=[tmp_path]), "old", "new", path="../file")
     await edit(LocalExecutionEnvironment(inside, allow_outside=True), "new", "newer", path="../file")
     assert (tmp_path / "file").read_text() == "newer\n"
+
+
+async def test_stray_bytes_are_shown_as_replaced_and_stay_in_the_file(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"ok \xff \xc3\xa9\nb\n")
+    assert await read_file({"file_path": "file"}, environment) == "1 | ok \ufffd é\n2 | b"
+    await edit(environment, "b", "c")
+    assert (tmp_path / "file").read_bytes() == b"ok \xff \xc3\xa9\nc\n"

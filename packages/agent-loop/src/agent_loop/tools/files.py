@@ -25,7 +25,7 @@ async def read_file(arguments: Arguments, environment: ExecutionEnvironment) -> 
     offset = int(arguments.get("offset", 1))
     limit = int(arguments.get("limit", DEFAULT_LINE_LIMIT))
     # One line more than asked for tells whether the file goes on.
-    lines = split_lines(await environment.read_file(path, offset, limit + 1))
+    lines = split_lines(to_unicode(await environment.read_file(path, offset, limit + 1)))
     if not lines:
         if offset > 1:
             raise ToolError(f"{path} has fewer than {offset} lines")
@@ -34,6 +34,11 @@ async def read_file(arguments: Arguments, environment: ExecutionEnvironment) -> 
     if len(lines) > limit:
         numbered += f"\n[The file goes on. Continue with offset={offset + limit}.]"
     return numbered
+
+
+def to_unicode(text: str) -> str:
+    """Text in which bytes that aren't UTF-8 are replaced: what stands for them in an environment can't be sent on."""
+    return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def split_lines(text: str) -> list[str]:

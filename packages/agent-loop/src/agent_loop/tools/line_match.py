@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 
 # One character for one, so that positions stay the same.
 PUNCTUATION = str.maketrans(
@@ -28,14 +29,17 @@ def loose_key(line: str) -> str:
     return " ".join(unicodedata.normalize("NFC", line).translate(PUNCTUATION).split())
 
 
-def find_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def find_lines(lines: list[str], wanted: list[str]) -> list[int]:
     """Every index at which the wanted lines, at least one, stand in `lines`; places may overlap."""
-    first, count = wanted[0], len(wanted)
-    return [
-        index
-        for index in range(len(lines) - count + 1)
-        if lines[index] == first and lines[index : index + count] == wanted
-    ]
+    found: list[int] = []
+    index = -1
+    with suppress(ValueError):
+        # list.index is many times faster than a loop over long files, and says with ValueError that there are no more.
+        while True:
+            index = lines.index(wanted[0], index + 1)
+            if lines[index : index + len(wanted)] == wanted:
+                found.append(index)
+    return found
 
 
 class Indentation:

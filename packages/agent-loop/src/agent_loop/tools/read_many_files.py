@@ -4,6 +4,7 @@ import posixpath
 
 from agent_loop.environments.base import ExecutionEnvironment
 from agent_loop.errors import BinaryFileError, ExecutionEnvironmentError, ToolError
+from agent_loop.tools.files import to_unicode
 from agent_loop.tools.registry import Arguments, RegisteredTool, ToolDefinition
 
 MAX_FILES = 100
@@ -30,7 +31,7 @@ async def read_many_files(arguments: Arguments, environment: ExecutionEnvironmen
             skipped.append(f"{shown}: too much text before it")
             continue
         try:
-            text = await environment.read_file(path)
+            text = to_unicode(await environment.read_file(path))
         except BinaryFileError:
             skipped.append(f"{shown}: not a text file")
             continue

@@ -151,7 +151,7 @@ def _replace_lines(view: _LineFeedView, old: str, new: str) -> Edit:
     return view.replace_span(start, end, result, "white space")
 
 
-def _find_lines(keys: Sequence[str], wanted: Sequence[str]) -> int:
+def _find_lines(keys: list[str], wanted: list[str]) -> int:
     found = find_lines(keys, wanted) if any(wanted) else []
     if not found:
         raise NoMatchError
