@@ -41,7 +41,12 @@ class _Repair:
             self.answer_open_calls()
         elif message.role is _TOOL:
             message = _as_result(message)
-        content = [part for part in message.content if self._keep(part)]
+        content = message.content
+        if len(content) == 1 and content[0].kind == _TEXT and content[0].text and not content[0].text.isspace():
+            # What most messages are needs no repair.
+            self.messages.append(message)
+            return
+        content = [part for part in content if self._keep(part)]
         if not content:
             if not message.content:
                 self._warn("a message without content was left out", "empty_message")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from unified_llm.provider_utils.wire_values import read_name
 from unified_llm.providers.openai_compatible.request import (
     CALL_EXTRAS,
     MESSAGE_EXTRAS,
@@ -20,6 +21,7 @@ _Json = dict[str, Any]
 
 _OUR_KINDS = frozenset(kind.value for kind in ContentKind)
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
+_PLAIN_FIELDS = frozenset(("role", "content"))
 KNOWN_FIELDS = frozenset(
     (
         "role",
@@ -100,7 +102,7 @@ class _Calls:
 
     def of(self, fragment: _Json, name: str | None) -> _Call:
         """By index, else by id, else the last one; a new one where none fits."""
-        index, id = fragment.get("index"), fragment.get("id") or ""
+        index, id = fragment.get("index"), read_name(fragment.get("id"))
         call: _Call | None = None
         if index is not None:
             call = self._at.get(index)
@@ -138,8 +140,12 @@ class MessageDecoder:
 
     def add(self, delta: _Json, events: list[StreamEvent]) -> None:
         """Take a delta and append what it means to `events`."""
-        self._reasoning(delta, events)
         content = delta.get("content")
+        if isinstance(content, str) and delta.keys() <= _PLAIN_FIELDS:
+            # Nearly every delta there is.
+            self._append(ContentKind.TEXT, content, events)
+            return
+        self._reasoning(delta, events)
         if isinstance(content, str):
             self._append(ContentKind.TEXT, content, events)
         elif isinstance(content, list):

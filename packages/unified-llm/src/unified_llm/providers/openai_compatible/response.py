@@ -3,13 +3,14 @@
 A whole answer is decoded as a stream of one chunk, so that both give the same response.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from unified_llm.provider_utils.error_mapping import error_from_event
+from unified_llm.provider_utils.json_body import read_json
 from unified_llm.provider_utils.rate_limits import parse_rate_limit
 from unified_llm.provider_utils.sse import ServerSentEvent
+from unified_llm.provider_utils.wire_values import read_count, read_name, read_object
 from unified_llm.providers.openai_compatible.message import KNOWN_FIELDS, MessageDecoder, new_call_id
 from unified_llm.spec.errors import ServerError, StreamError
 from unified_llm.spec.events import StreamEvent, StreamEventType
@@ -56,6 +57,8 @@ def parse_response(
     decoder.read(body)
     if not body.get("choices"):
         raise ServerError(f"{provider} answered without any choices", provider=provider, raw=body)
+    if not decoder.chosen:
+        raise ServerError(f"{provider} answered without a first choice", provider=provider, raw=body)
     decoder.done = True
     response = decoder.finish()[-1].response
     assert response is not None
@@ -84,6 +87,8 @@ class StreamDecoder:
         self._requested_model = model
         self._rate_limit = parse_rate_limit(headers) if headers else None
         self._warnings = tuple(warnings)
+        self.chosen = False
+        """Whether anything of the choice that is followed has come."""
         self._message = MessageDecoder(provider, new_id)
         self._started = False
         self._id = ""
@@ -97,8 +102,10 @@ class StreamDecoder:
         if event.data == "[DONE]" or event.data.strip() == "[DONE]":
             self.done = True
             return []
+        if not event.data:
+            return []  # a server that stays in touch
         try:
-            payload = json.loads(event.data)
+            payload = read_json(event.data)
         except (ValueError, RecursionError) as error:
             raise self._broken(f"sent a frame that is not JSON: {event.data[:200]!r}") from error
         if not isinstance(payload, dict):
@@ -124,9 +131,9 @@ class StreamDecoder:
     def finish(self) -> list[StreamEvent]:
         """End of input: close what is open and return FINISH last.
 
-        Raises StreamError unless a finish reason or `[DONE]` was seen: the answer was cut.
+        Raises StreamError unless a choice came, and a finish reason or `[DONE]`: else the answer was cut.
         """
-        if self._finish_reason is None and not self.done:
+        if not self.chosen or (self._finish_reason is None and not self.done):
             raise self._broken("ended the stream before the answer was complete")
         events: list[StreamEvent] = []
         try:
@@ -153,16 +160,17 @@ class StreamDecoder:
 
     def _chunk(self, payload: _Json, events: list[StreamEvent]) -> None:
         self._last = payload
-        self._id = self._id or payload.get("id") or ""
-        self._model = self._model or payload.get("model") or ""
+        self._id = self._id or read_name(payload.get("id"))
+        self._model = self._model or read_name(payload.get("model"))
         usage = payload.get("usage")
         if not usage and payload.get("x_groq"):
-            usage = payload["x_groq"].get("usage")
+            usage = read_object(payload["x_groq"]).get("usage")
         if usage:
-            self._usage = usage
+            self._usage = read_object(usage)
         choices = payload.get("choices") or ()
         for choice in choices:
-            if not choice.get("index"):
+            if not read_count(choice.get("index")):
+                self.chosen = True
                 self._choice(choice, payload, events)
         if not choices and not usage:
             events.append(StreamEvent(type=StreamEventType.PROVIDER_EVENT, raw=payload))
@@ -199,10 +207,11 @@ def parse_usage(raw: _Json | None) -> Usage:
     """
     if not raw:
         return Usage()
-    prompt, completion = raw.get("prompt_tokens_details") or {}, raw.get("completion_tokens_details") or {}
-    input_tokens, output_tokens = _count(raw.get("prompt_tokens")) or 0, _count(raw.get("completion_tokens")) or 0
-    reasoning = _count(completion.get("reasoning_tokens"), raw.get("reasoning_tokens"))
-    total = _count(raw.get("total_tokens")) or 0
+    prompt, completion = (read_object(raw.get(f"{side}_tokens_details")) for side in ("prompt", "completion"))
+    input_tokens = read_count(raw.get("prompt_tokens")) or 0
+    output_tokens = read_count(raw.get("completion_tokens")) or 0
+    reasoning = read_count(completion.get("reasoning_tokens"), raw.get("reasoning_tokens"))
+    total = read_count(raw.get("total_tokens")) or 0
     if not total and (reasoning or 0) > output_tokens:
         total = input_tokens + output_tokens + (reasoning or 0)
     output_tokens = max(output_tokens, total - input_tokens)
@@ -211,17 +220,12 @@ def parse_usage(raw: _Json | None) -> Usage:
         output_tokens=output_tokens,
         total_tokens=input_tokens + output_tokens,
         reasoning_tokens=reasoning,
-        cache_read_tokens=_count(
+        cache_read_tokens=read_count(
             prompt.get("cached_tokens"),
             raw.get("prompt_cache_hit_tokens"),
             raw.get("cache_read_input_tokens"),
             raw.get("cached_tokens"),
         ),
-        cache_write_tokens=_count(prompt.get("cache_write_tokens"), raw.get("cache_creation_input_tokens")),
+        cache_write_tokens=read_count(prompt.get("cache_write_tokens"), raw.get("cache_creation_input_tokens")),
         raw=raw,
     )
-
-
-def _count(*values: Any) -> int | None:
-    """The first that can be a count."""
-    return next((int(value) for value in values if isinstance(value, int | float) and 0 <= value < 1e18), None)
