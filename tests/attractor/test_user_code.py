@@ -1,6 +1,7 @@
 """Handlers, interviewers, transforms and rules that users write: whatever they do, the run ends with a sentence."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from attractor import (
     Context,
     ContextValueError,
     Diagnostic,
+    Event,
     Graph,
     Interviewer,
     Outcome,
@@ -22,8 +24,11 @@ from attractor import (
     RunResult,
     StageStatus,
     parse_dot,
+    resume_pipeline,
+    run_pipeline,
     validate,
 )
+from attractor.events import StageStarted
 from attractor.interviewers import ask_multiple
 
 ONE_STAGE = "digraph G { start [shape=Mdiamond]; exit [shape=Msquare]; a [type=mine]; start -> a -> exit }"
@@ -165,3 +170,39 @@ def test_a_lint_rule_that_finds_no_diagnostics_is_named(found: Any) -> None:
 
     with pytest.raises(PipelineConfigurationError, match=r"my_rule found .*, which is no Diagnostic"):
         validate(parse_dot(ONE_STAGE), [Mine()])
+
+
+@BOTH_BACKENDS
+async def test_a_callback_may_stop_the_run(tmp_path: Path) -> None:
+    runner = PipelineRunner(handlers={"mine": Plain(lambda: anyio.sleep(60))}, logs_root=tmp_path / "run")
+    failed: list[BaseException] = []
+
+    def stop(event: Event) -> None:
+        try:
+            if isinstance(event, StageStarted) and event.name == "a":
+                runner.cancel("seen enough")
+        except BaseException as error:
+            failed.append(error)
+
+    runner.on_event = stop
+    with anyio.fail_after(20):
+        result = await runner.run(ONE_STAGE)
+    assert (result.cancelled, result.failure_reason, failed) == (True, "seen enough", [])
+
+
+async def test_a_run_starts_with_a_copy_of_a_context(tmp_path: Path) -> None:
+    context = Context({"mood": "fair"})
+    runner = PipelineRunner(handlers={"mine": Plain(Outcome.success)}, context=context, logs_root=tmp_path / "run")
+    result = await runner.run(ONE_STAGE)
+    assert result.context["mood"] == "fair"
+    assert context.snapshot() == {"mood": "fair"}
+
+
+async def test_a_graph_made_in_python_is_given_again_to_resume(tmp_path: Path) -> None:
+    graph = replace(parse_dot(ONE_STAGE), source="")
+    outcomes = iter([Outcome.fail("not yet"), Outcome.success()])
+    options: dict[str, Any] = {"handlers": {"mine": Plain(lambda: next(outcomes))}}
+    failed = await run_pipeline(graph, logs_root=tmp_path / "run", **options)
+    assert failed.status is StageStatus.FAIL
+    again = await resume_pipeline(failed.logs_root, graph=graph, **options)
+    assert again.completed_nodes == ("start", "a", "a", "exit")

@@ -1,8 +1,9 @@
 """The whole life of a run: parse, transform, validate, initialize, execute, finalize (section 3.1)."""
 
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
+from anyio.lowlevel import EventLoopToken, current_token
 
 from attractor.backends.base import CodergenBackend
 from attractor.diagnostics import Diagnostic, Severity
@@ -73,7 +76,8 @@ class PipelineRunner:
     * `backend` answers codergen stages; None simulates (section 4.5). `interviewer` reaches a person.
     * `logs_root` is the run directory; by default each run gets a new one under `default_runs_root()`.
     * `handlers` are added to the built-in ones, or replace them. `transforms` run after the built-in ones.
-    * `context` holds values to start with. `options` is any JSON that manifest.json shall keep, for whoever resumes.
+    * `context` holds values to start with; the run has a copy.
+    * `options` is any JSON that manifest.json shall keep, for whoever resumes.
     * `working_dir` is where tool commands run, by default the current directory; with `dry_run` none does. When
       resuming, both are as the run recorded them unless they are given again.
     * `limits` replaces what the graph's attributes say.
@@ -90,7 +94,7 @@ class PipelineRunner:
         handlers: HandlerRegistry | Mapping[str, Handler] | None = None,
         transforms: Sequence[Transform] = (),
         lint_rules: Iterable[LintRule] = (),
-        context: Mapping[str, Any] | None = None,
+        context: Context | Mapping[str, Any] | None = None,
         working_dir: str | Path | None = None,
         dry_run: bool | None = None,
         options: Mapping[str, Any] | None = None,
@@ -104,7 +108,7 @@ class PipelineRunner:
         self._handlers = handlers
         self._transforms = list(transforms)
         self._lint_rules = tuple(lint_rules)
-        self._values = Context(context).snapshot()
+        self._values = (context if isinstance(context, Context) else Context(context)).snapshot()
         self._working_dir = working_dir
         self._dry_run = dry_run
         self._options = dict(options or {})
@@ -114,6 +118,7 @@ class PipelineRunner:
         self._begun = anyio.Event()
         self._scope: anyio.CancelScope | None = None
         self._execution: Execution | None = None
+        self._home: tuple[int, EventLoopToken] | None = None
 
     def register_transform(self, transform: Transform) -> None:
         """Run `transform` after the built-in ones and those registered before."""
@@ -174,10 +179,20 @@ class PipelineRunner:
             yield event
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Stop the current run: its checkpoint stays, and `run()` returns a failed, cancelled result."""
-        if self._scope is not None and self._execution is not None:
-            self._execution.cancel_reason = reason
-            self._scope.cancel()
+        """Stop the current run: its checkpoint stays, and `run()` returns a failed, cancelled result.
+
+        Any thread may call it, that of `on_event` too.
+        """
+        scope, execution, home = self._scope, self._execution, self._home
+        if scope is None or execution is None or home is None:
+            return
+        execution.cancel_reason = reason
+        if threading.get_ident() == home[0]:
+            scope.cancel()
+        else:
+            # A run that has ended meanwhile needs no stopping.
+            with suppress(anyio.RunFinishedError):
+                anyio.from_thread.run_sync(scope.cancel, token=home[1])
 
     def _prepare(self, parsed: Graph, working_dir: Path, dry_run: bool) -> "_Prepared":
         """Transform and validate."""
@@ -224,6 +239,7 @@ class PipelineRunner:
             if execution.checkpoint.status is RunStatus.COMPLETED and not from_node:
                 return _to_result(execution.checkpoint, prepared, path, 0.0)
             self._log, self._execution, self._scope = log, execution, anyio.CancelScope()
+            self._home = threading.get_ident(), current_token()
             self._begun.set()
             log.emit(PipelineStarted, name=graph.name, id=execution.checkpoint.run_id)
             try:
@@ -323,11 +339,15 @@ def _to_result(checkpoint: Checkpoint, prepared: _Prepared, path: Path, duration
     )
 
 
-async def run_pipeline(graph: Graph | str, context: Mapping[str, Any] | None = None, **options: Any) -> RunResult:
+async def run_pipeline(
+    graph: Graph | str, context: Context | Mapping[str, Any] | None = None, **options: Any
+) -> RunResult:
     """`PipelineRunner(context=context, **options).run(graph)`."""
     return await PipelineRunner(context=context, **options).run(graph)
 
 
-async def resume_pipeline(logs_root: str | Path, **options: Any) -> RunResult:
-    """`PipelineRunner(**options).resume(logs_root)`."""
-    return await PipelineRunner(**options).resume(logs_root)
+async def resume_pipeline(
+    logs_root: str | Path, *, graph: Graph | None = None, from_node: str = "", **options: Any
+) -> RunResult:
+    """`PipelineRunner(**options).resume(logs_root, graph=graph, from_node=from_node)`."""
+    return await PipelineRunner(**options).resume(logs_root, graph=graph, from_node=from_node)
