@@ -13,7 +13,7 @@ from unified_llm.spec.request import AdapterTimeout, Request
 from unified_llm.spec.response import Response
 
 if TYPE_CHECKING:
-    import httpx
+    from unified_llm.provider_utils.http_client import CallerClient
 
 _STREAM = {"alt": "sse"}
 
@@ -33,7 +33,7 @@ class GeminiAdapter:
         base_url: str = "https://generativelanguage.googleapis.com",
         default_headers: Mapping[str, str] | None = None,
         timeout: float | AdapterTimeout | None = None,
-        http_client: "httpx.AsyncClient | None" = None,
+        http_client: "CallerClient | None" = None,
         *,
         name: str = "gemini",
     ) -> None:
