@@ -174,7 +174,12 @@ def test_a_lint_rule_that_finds_no_diagnostics_is_named(found: Any) -> None:
 
 @BOTH_BACKENDS
 async def test_a_callback_may_stop_the_run(tmp_path: Path) -> None:
-    runner = PipelineRunner(handlers={"mine": Plain(lambda: anyio.sleep(60))}, logs_root=tmp_path / "run")
+    class Waiting:
+        async def execute(self, node: object, context: object, graph: object, logs_root: object) -> Outcome:
+            await anyio.sleep_forever()
+            return Outcome.success()
+
+    runner = PipelineRunner(handlers={"mine": Waiting()}, logs_root=tmp_path / "run")
     failed: list[BaseException] = []
 
     def stop(event: Event) -> None:
