@@ -168,6 +168,15 @@ def test_loops_that_nothing_bounds() -> None:
 def test_fan_outs_and_fan_ins() -> None:
     assert "never meet" in only("fan_out_join", "f [shape=component] start -> f -> a f -> b start -> exit").message
     assert not found("fan_out_join", "f [shape=component] start -> f -> a -> c f -> b -> c -> exit")
+    fan = "start -> f -> a -> c f -> b -> c -> exit"
+    assert "has no effect" in only("fan_out_quorum", f"f [shape=component, join_count=2] {fan}").message
+    needs = only("fan_out_quorum", f"f [shape=component, join_policy=quorum, join_count=3] {fan}")
+    assert needs.message == "f needs 3 successful branches, but has 2, and will fail"
+    assert not found("fan_out_quorum", f"f [shape=component, join_policy=quorum, join_count=2] {fan}")
+    back = only("branch_escape", f'f [shape=component] {fan} a -> f [condition="outcome=fail"]')
+    assert (back.edge, "leads back to it" in back.message) == (("a", "f"), True)
+    assert not found("branch_escape", f'f [shape=component] {fan} c -> f [condition="outcome=fail"]')
+    assert "loop_restart" in only("branch_escape", f"f [shape=component] {fan} b -> a [loop_restart=true]").message
     assert only("fan_in_alone", "j [shape=tripleoctagon] start -> j -> exit").node_id == "j"
 
 

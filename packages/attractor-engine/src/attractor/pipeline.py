@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from agent_loop.environments import end_processes
 from anyio.lowlevel import EventLoopToken, current_token
 
 from attractor.backends.base import CodergenBackend
@@ -33,8 +34,10 @@ from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step, hash_
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore
 from attractor.state.run_directory import (
+    STAGE_DIR_VARIABLE,
     RunDirectory,
     default_runs_root,
+    lies_within,
     new_run_id,
     read_manifest,
     read_source,
@@ -160,6 +163,7 @@ class PipelineRunner:
         """
         path = _absolute(logs_root)
         with RunDirectory.open(path), _disk_errors(path):
+            await _end_left_behind(path)
             manifest = read_manifest(path)
             parsed = graph or _read_graph(path, str(manifest.get("file_name", "")))
             working_dir = _absolute(self._working_dir or manifest.get("working_dir"))
@@ -293,6 +297,14 @@ def _disk_errors(path: Path) -> Iterator[None]:
         raise RunDirectoryError(
             f"the run directory {path} can't be written: {error.strerror or error}; mend that, then resume the run"
         ) from error
+
+
+async def _end_left_behind(path: Path) -> None:
+    """Commands of the run that outlived a killed engine must not work beside the stage that is tried again.
+
+    Nobody else runs it, for the directory is locked. Commands know their stage's directory, which lies within.
+    """
+    await end_processes(STAGE_DIR_VARIABLE, partial(lies_within, path))
 
 
 def _read_graph(path: Path, file_name: str) -> Graph:

@@ -101,7 +101,7 @@ class Execution:
             self._handlers,
             self._folder,
             self._emit,
-            before_external=store.catch_up,
+            prepare=store.prepare,
             sleep=self._sleep,
             first_index=_count_completed(self.checkpoint),
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -25,11 +25,17 @@ from attractor.state.run_directory import stage_path
 AUTO_STATUS_NOTES = "auto-status: handler completed without writing status"
 
 
+class Prepare(Protocol):
+    """Brings the run directory to where the stage expects it."""
+
+    def __call__(self, node_id: str, *, external: bool) -> None: ...
+
+
 class StageExecutor:
     """Executes the nodes of one graph in one run directory. Several may be under way at once, in branches.
 
-    `before_external()` is called before a handler that works outside of this process starts. `first_index` is the
-    number that the first stage to be executed has in its events.
+    `prepare(node_id, external=...)` is called before a stage starts; `external` if its handler works outside of this
+    process. `first_index` is the number that the first stage to be executed has in its events.
     """
 
     def __init__(
@@ -39,7 +45,7 @@ class StageExecutor:
         logs_root: Path,
         emit: Emit,
         *,
-        before_external: Callable[[], None] = lambda: None,
+        prepare: Prepare = lambda node_id, *, external: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
         first_index: int = 0,
@@ -48,7 +54,7 @@ class StageExecutor:
         self._handlers = handlers
         self._logs_root = logs_root
         self._emit = emit
-        self._before_external = before_external
+        self._prepare = prepare
         self._sleep = sleep
         self._uniform = uniform
         self._index = count(first_index)
@@ -71,8 +77,7 @@ class StageExecutor:
         context.run.attempt = 0
         context.run.stage_dir = stage_path(self._logs_root, node.id)
         handler = self._handlers.resolve(node, self._graph)
-        if getattr(handler, "is_external", False):
-            self._before_external()
+        self._prepare(node.id, external=bool(getattr(handler, "is_external", False)))
         self._emit(StageStarted, name=node.id, index=index)
 
         def retrying(number: int, failed: Outcome, delay: float) -> None:

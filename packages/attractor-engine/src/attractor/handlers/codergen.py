@@ -30,10 +30,9 @@ class CodergenHandler:
     What the backend raises goes to the engine, which knows what is worth another attempt.
     """
 
-    is_external = True
-
     def __init__(self, backend: CodergenBackend | None = None) -> None:
         self._backend: CodergenBackend = backend or SimulatedBackend()
+        self.is_external = not isinstance(self._backend, SimulatedBackend)
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
         stage_dir = stage_path(logs_root, node.id)

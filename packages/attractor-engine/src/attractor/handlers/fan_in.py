@@ -28,10 +28,9 @@ class FanInHandler:
     `parallel.fan_in.best_id`, `best_outcome` and `best_response`.
     """
 
-    is_external = True
-
     def __init__(self, backend: CodergenBackend | None = None) -> None:
         self._backend: CodergenBackend = backend or SimulatedBackend()
+        self.is_external = not isinstance(self._backend, SimulatedBackend)
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
         results = context.get(RESULTS_KEY)

@@ -29,12 +29,12 @@ class ToolHandler:
     """
 
     owns_timeout = True
-    is_external = True
 
     def __init__(self, working_dir: str | Path | None = None, *, dry_run: bool = False) -> None:
         self._environment = LocalExecutionEnvironment(Path(working_dir or "."), policy=EnvironmentPolicy.ALL)
         self._initialized = False
         self._dry_run = dry_run
+        self.is_external = not dry_run
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
         command = node.text("tool_command")

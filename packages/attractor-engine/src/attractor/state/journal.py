@@ -102,6 +102,14 @@ class CheckpointStore:
         if now - self._statuses_written_at >= self._policy.status_interval:
             self._write_statuses()
 
+    def prepare(self, node_id: str, *, external: bool) -> None:
+        """Write what a stage that starts, or whoever looks at it meanwhile, must find."""
+        if external:
+            self.catch_up()
+        elif node_id in self._statuses:
+            # Of its last visit: written later, it would be taken for a report of this one.
+            write_status(stage_path(self._folder, node_id), self._statuses.pop(node_id))
+
     def catch_up(self) -> None:
         """Write what lags behind; but not checkpoint.json if that is large and was written lately."""
         self._write_statuses()

@@ -76,6 +76,11 @@ def restart_path(logs_root: Path, number: int) -> Path:
     return logs_root / f"restart-{number}" if number else logs_root
 
 
+def lies_within(logs_root: Path, path: str) -> bool:
+    """Whether a path lies in the run directory, whatever links lead to either."""
+    return os.path.realpath(path).startswith(os.path.realpath(logs_root) + os.sep)
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Give `path` new content so that a reader, a kill or a loss of power meets the old or the new, never a mixture."""
     aside = path.with_name(f"{path.name}.tmp")

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.errors import PipelineConfigurationError, ValidationError
 from attractor.graph import Graph
-from attractor.validation import routing, structure, values
+from attractor.validation import branches, routing, structure, values
 from attractor.validation.survey import Survey
 
 
@@ -28,8 +28,10 @@ BUILT_IN_RULES: tuple[Callable[[Survey], Iterable[Diagnostic]], ...] = (
     structure.dead_end,
     structure.path_to_exit,
     structure.unbounded_loop,
-    structure.fan_out_join,
-    structure.fan_in_alone,
+    branches.fan_out_join,
+    branches.fan_out_quorum,
+    branches.fan_in_alone,
+    branches.branch_escape,
     structure.undeclared_node,
     routing.condition_syntax,
     routing.condition_words,

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from attractor.attributes import NODE_ATTRIBUTES
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.graph import SHAPE_TO_TYPE
-from attractor.validation.survey import Survey, listing, reach
+from attractor.validation.survey import Survey, listing
 
 _MOST_COMPARISONS = 100_000
 
@@ -195,35 +195,6 @@ def _loops(successors: Mapping[str, list[str]]) -> Iterator[list[str]]:
                     group.append(node_id)
                     if len(group) > 1 or node_id in successors[node_id]:
                         yield sorted(group, key=order.__getitem__)
-
-
-def fan_out_join(survey: Survey) -> Iterator[Diagnostic]:
-    for node_id, handler in survey.handlers.items():
-        targets = survey.successors[node_id]
-        if handler != "parallel" or len(targets) < 2 or survey.homeward.issuperset(targets):
-            continue
-        if not set.intersection(*(reach([target], survey.successors) for target in targets)):
-            yield survey.about_node(
-                "fan_out_join",
-                Severity.WARNING,
-                survey.graph.nodes[node_id],
-                f"the branches of {node_id} ({listing(targets)}) never meet",
-                fix="lead them to one node, such as join [shape=tripleoctagon]",
-            )
-
-
-def fan_in_alone(survey: Survey) -> Iterator[Diagnostic]:
-    fan_outs = [node_id for node_id, handler in survey.handlers.items() if handler == "parallel"]
-    behind = reach(fan_outs, survey.successors)
-    for node_id, handler in survey.handlers.items():
-        if handler == "parallel.fan_in" and node_id not in behind:
-            yield survey.about_node(
-                "fan_in_alone",
-                Severity.WARNING,
-                survey.graph.nodes[node_id],
-                f"no fan-out leads to {node_id}, which will find no branch results and fail",
-                fix="add a fan-out [shape=component] before it",
-            )
 
 
 def undeclared_node(survey: Survey) -> Iterator[Diagnostic]:

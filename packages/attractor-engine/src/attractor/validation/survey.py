@@ -5,9 +5,11 @@ from functools import cached_property
 
 from attractor.conditions import Condition, parse_condition
 from attractor.diagnostics import Diagnostic, Severity, Span
+from attractor.engine.joins import Joins
 from attractor.errors import ConditionSyntaxError
 from attractor.graph import SHAPE_TO_TYPE, Edge, Graph, Node
 
+_MOST_STEPS = 1_000_000
 BUILT_IN_TYPES = frozenset(SHAPE_TO_TYPE.values())
 
 
@@ -86,12 +88,31 @@ class Survey:
         return reach(self.exits, backwards)
 
     @cached_property
+    def fan_outs(self) -> list[str]:
+        """Nodes behind which branches begin."""
+        return [node_id for node_id, handler in self.handlers.items() if handler == "parallel"]
+
+    @cached_property
+    def joins(self) -> Mapping[str, str]:
+        """Where the branches of each fan-out meet, if anywhere; nothing for graphs too large to look."""
+        if len(self.fan_outs) * len(self.graph.nodes) > _MOST_STEPS:
+            return {}
+        joins = Joins(self.graph)
+        return {fan_out: joins.find(fan_out) for fan_out in self.fan_outs}
+
+    @cached_property
+    def branches(self) -> Mapping[str, set[str]]:
+        """The nodes of the branches of each fan-out in `joins`."""
+        found = {}
+        for fan_out, join in self.joins.items():
+            stop = {join, fan_out} | self.exits
+            found[fan_out] = reach(self.successors[fan_out], self.successors, stop) - stop
+        return found
+
+    @cached_property
     def branch_nodes(self) -> set[str]:
-        """Nodes behind a fan-out and before a fan-in."""
-        fan_outs = [node_id for node_id, handler in self.handlers.items() if handler == "parallel"]
-        stop = {node_id for node_id, handler in self.handlers.items() if handler == "parallel.fan_in"} | self.exits
-        ways = {node_id: [] if node_id in stop else targets for node_id, targets in self.successors.items()}
-        return reach((target for node_id in fan_outs for target in self.successors[node_id]), ways) - stop
+        """Nodes behind a fan-out and before the node where its branches meet."""
+        return set().union(*self.branches.values())
 
     def retry_targets(self, owner: Node | Graph) -> list[str]:
         """The owner's retry targets that exist, in the order they are tried."""
@@ -147,15 +168,15 @@ class Survey:
         )
 
 
-def reach(starts: Iterable[str], ways: Mapping[str, Iterable[str]]) -> set[str]:
-    """The starts and all that can be reached from them."""
+def reach(starts: Iterable[str], ways: Mapping[str, Iterable[str]], stop: Collection[str] = ()) -> set[str]:
+    """The starts and all that can be reached from them; nothing behind those in `stop`."""
     found: set[str] = set()
     waiting = list(starts)
     while waiting:
         node_id = waiting.pop()
         if node_id not in found:
             found.add(node_id)
-            waiting += ways.get(node_id, ())
+            waiting += () if node_id in stop else ways.get(node_id, ())
     return found
 
 
