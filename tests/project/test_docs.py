@@ -1,7 +1,8 @@
 """What the documentation shows is run: every fenced snippet of every page, in order, in one empty directory a page.
 
 A python snippet is a whole program and an sh snippet a whole script; a console snippet is a transcript, whose output is
-compared (`...` stands for anything). A dot snippet must parse and pass lint. The directory has a copy of docs/examples.
+compared (`...` stands for anything). A dot snippet must parse and pass lint. The directory has copies of docs/examples
+and tests/conformance/adapter.py, at the same places.
 A comment above a snippet says what it needs:
 
     <!-- test: file NAME -->            the snippet is also written to this file, for the snippets below it
@@ -78,6 +79,8 @@ class Desk:
 def desk(folder: Path) -> Desk:
     """No key and no address of this machine's user gets in; programs and the libraries are those under test."""
     shutil.copytree(ROOT / "docs/examples", folder / "docs/examples")
+    (folder / "tests/conformance").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/conformance/adapter.py", folder / "tests/conformance/adapter.py")
     ours = ("_API_KEY", "_BASE_URL", "_LOCAL_MODEL")
     kept = {name: value for name, value in os.environ.items() if not name.endswith(ours)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
