@@ -242,7 +242,6 @@ def test_a_stream_without_its_end_is_an_error(length):
         '{"type": "content_block_delta", "index": 7, "delta": {"type": "text_delta", "text": "x"}}',
         '{"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use"}}',
         '{"type": "message_start"}',
-        '{"type": "message_delta"}',
         '{"type": "message_stop"}',
         "[" * 100_000,
     ],

@@ -348,7 +348,7 @@ def test_a_body_without_an_answer(body):
             {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cache_write_tokens": 3}},
             (9, 1, None, None, 3),
         ),
-        ({"prompt_tokens": float("inf"), "completion_tokens": -1, "total_tokens": "3"}, (0, 0, None, None, None)),
+        ({"prompt_tokens": float("inf"), "completion_tokens": -1, "total_tokens": "three"}, (0, 0, None, None, None)),
         ({"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}, (0, 0, None, None, None)),
     ],
 )

@@ -283,7 +283,6 @@ def test_a_stream_without_a_finish_reason_is_an_error(length):
         '{"candidates": [{"content": {"parts": [5]}}]}',
         '{"candidates": [{"content": {"parts": [{"functionCall": {"args": {}}}]}}]}',
         '{"candidates": [{"content": {"parts": [{"functionCall": {"name": 5}}]}}]}',
-        '{"usageMetadata": 5}',
         "[" * 100_000,
     ],
 )

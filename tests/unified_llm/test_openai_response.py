@@ -420,7 +420,7 @@ def test_done_is_no_end():
         "[]",
         '"text"',
         '{"type": "response.completed"}',
-        '{"type": "response.completed", "response": {"id": 5}}',
+        '{"type": "response.completed", "response": 5}',
         '{"type": "response.completed", "response": {"output": [5]}}',
         '{"type": "response.output_item.added", "item": {"type": "function_call"}}',
         '{"type": "response.output_item.done"}',

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from unified_llm.spec.record import Record
+from unified_llm.spec.record import Record, whole_characters
 
 TOOL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,63}")
 
@@ -95,4 +95,7 @@ def parse_arguments(raw: str) -> tuple[dict[str, Any], str | None]:
         return {}, "the arguments are nested too deeply"
     if not isinstance(value, dict):
         return {}, f"the arguments must be a JSON object, not {type(value).__name__}"
+    if "\\ud" in raw or "\\uD" in raw:
+        # JSON can express half a surrogate pair, which no text can hold.
+        value = json.loads(whole_characters(json.dumps(value, ensure_ascii=False)))
     return value, None

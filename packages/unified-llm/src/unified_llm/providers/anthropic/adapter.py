@@ -12,7 +12,7 @@ from unified_llm.spec.request import AdapterTimeout, Request
 from unified_llm.spec.response import Response
 
 if TYPE_CHECKING:
-    import httpx
+    from unified_llm.provider_utils.http_client import CallerClient
 
 API_VERSION = "2023-06-01"
 _PATH = "/v1/messages"
@@ -32,7 +32,7 @@ class AnthropicAdapter:
         base_url: str = "https://api.anthropic.com",
         default_headers: Mapping[str, str] | None = None,
         timeout: float | AdapterTimeout | None = None,
-        http_client: "httpx.AsyncClient | None" = None,
+        http_client: "CallerClient | None" = None,
         *,
         name: str = "anthropic",
     ) -> None:
@@ -58,7 +58,8 @@ class AnthropicAdapter:
         wire = build_request(request, provider=self.name)
         answer = await self._transport.post(_PATH, wire.body, headers=self._headers(wire))
         try:
-            if not isinstance(answer.body["content"], list):
+            # Some servers write an empty list as null.
+            if not isinstance(answer.body["content"], list | None):
                 raise TypeError("content is not a list")
             return parse_response(
                 answer.body,

@@ -5,13 +5,16 @@ by the same code.
 """
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from unified_llm.provider_utils.error_mapping import error_from_event
+from unified_llm.provider_utils.json_body import read_json
 from unified_llm.provider_utils.rate_limits import parse_rate_limit
 from unified_llm.provider_utils.sse import ServerSentEvent
+from unified_llm.provider_utils.wire_values import read_count, read_name, read_object
 from unified_llm.spec.errors import StreamError
 from unified_llm.spec.events import StreamEvent, StreamEventType
 from unified_llm.spec.messages import ContentKind, ContentPart, Message, Role, ThinkingData, ToolCallData
@@ -56,12 +59,12 @@ def assemble_response(
     """The Response of a message whose blocks have been parsed."""
     content = list(parts)
     return Response(
-        id=body.get("id") or "",
-        model=body.get("model") or "",
+        id=read_name(body.get("id")),
+        model=read_name(body.get("model")),
         provider=provider,
         message=Message(role=Role.ASSISTANT, content=content),
-        finish_reason=_finish_reason(body.get("stop_reason"), content),
-        usage=parse_usage(body.get("usage") or {}, content),
+        finish_reason=_finish_reason(read_name(body.get("stop_reason")) or None, content),
+        usage=parse_usage(read_object(body.get("usage")), content),
         raw=body,
         warnings=list(warnings),
         rate_limit=parse_rate_limit(headers) if headers else None,
@@ -71,16 +74,13 @@ def assemble_response(
 def parse_block(block: _Json, provider: str, answer_tool: str | None = None) -> ContentPart:
     """One content block. What we don't model (server tools, their results) is kept whole under its own kind."""
     match block:
-        case {"type": "text", "text": str(text), **extra}:
+        case {"type": "text", "text": text, **extra} if isinstance(text, str):
             return ContentPart(kind=ContentKind.TEXT, text=text, provider_metadata=_metadata(provider, extra))
         case {"type": "tool_use", "name": name, "input": arguments} if name == answer_tool:
             text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
             return ContentPart(kind=ContentKind.TEXT, text=text)
-        case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": arguments, **extra}:
-            if isinstance(arguments, dict):
-                call = ToolCallData(id=call_id, name=name, arguments=arguments)
-            else:
-                call = ToolCallData.from_text(call_id, name, str(arguments))
+        case {"type": "tool_use", "name": str(name), **extra}:
+            call = _call(read_name(extra.pop("id", None)) or new_call_id(), name, extra.pop("input", None))
             return ContentPart(kind=ContentKind.TOOL_CALL, tool_call=call, provider_metadata=_metadata(provider, extra))
         case {"type": "thinking", "thinking": str(text), **extra}:
             thinking = ThinkingData(text=text, signature=extra.pop("signature", None))
@@ -97,15 +97,29 @@ def parse_block(block: _Json, provider: str, answer_tool: str | None = None) -> 
             return ContentPart(kind=kind, provider_metadata={provider: block})
 
 
+def new_call_id() -> str:
+    """An id for a tool call whose server gave it none."""
+    return f"toolu_{uuid.uuid4().hex}"
+
+
+def _call(call_id: str, name: str, written: Any) -> ToolCallData:
+    if isinstance(written, dict):
+        return ToolCallData(id=call_id, name=name, arguments=written)
+    # Some servers send what the model wrote unparsed.
+    text = "" if written is None else written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
+    return ToolCallData.from_text(call_id, name, text)
+
+
 def parse_usage(usage: _Json, parts: Iterable[ContentPart] = ()) -> Usage:
     """The counts, with the cached parts of the prompt counted as input.
 
     Reasoning tokens are exact where the provider counts them, else estimated from the text of the thinking blocks.
     """
-    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
-    input_tokens = (usage.get("input_tokens") or 0) + (read or 0) + (written or 0)
-    output_tokens = usage.get("output_tokens") or 0
-    reasoning = (usage.get("output_tokens_details") or {}).get("thinking_tokens")
+    read = read_count(usage.get("cache_read_input_tokens"))
+    written = read_count(usage.get("cache_creation_input_tokens"))
+    input_tokens = (read_count(usage.get("input_tokens")) or 0) + (read or 0) + (written or 0)
+    output_tokens = read_count(usage.get("output_tokens")) or 0
+    reasoning = read_count(read_object(usage.get("output_tokens_details")).get("thinking_tokens"))
     if reasoning is None:
         characters = sum(len(part.thinking.text) for part in parts if part.thinking and not part.thinking.redacted)
         reasoning = min(output_tokens, -(-characters // _CHARACTERS_PER_TOKEN)) or None
@@ -141,6 +155,8 @@ def _metadata(provider: str, extra: _Json) -> _Json | None:
 class _Block:
     """A content block that is being streamed. `wire` is what an unstreamed message would have held."""
 
+    begun: _Json
+    """As its start announced it."""
     wire: _Json
     text_id: str
     events: tuple[StreamEventType, StreamEventType, StreamEventType] | None
@@ -177,17 +193,18 @@ class StreamDecoder:
         self._warnings = warnings
         self._answer_tool = answer_tool
         self._message: _Json = {}
-        self._blocks: dict[int, _Block] = {}
+        self._started = False
+        self._blocks: list[_Block] = []
+        self._at: dict[object, _Block] = {}
         self.finished = False
         """Whether FINISH has been returned; what follows is ignored."""
 
     def feed(self, event: ServerSentEvent) -> list[StreamEvent]:
         """The stream events that this server-sent event gives rise to."""
-        if self.finished or event.data == "[DONE]":
+        if self.finished or not event.data or event.data == "[DONE]":
             return []
         try:
-            payload = json.loads(event.data)
-            return self._events(payload)
+            return self._events(read_json(event.data))
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise StreamError(
                 f"{self._provider} sent an event that can't be understood: {event.data[:80]!r}",
@@ -203,16 +220,23 @@ class StreamDecoder:
         return []
 
     def _events(self, payload: _Json) -> list[StreamEvent]:
-        match payload["type"]:
+        match payload.get("type"):
             case "content_block_delta":
-                return self._delta(self._blocks[payload["index"]], payload)
+                return self._delta(self._block(payload), payload)
             case "content_block_start":
-                return self._start(payload["index"], payload)
+                return [*self._begin(payload), *self._start(payload["content_block"], payload)]
             case "content_block_stop":
-                return [self._stop(self._blocks[payload["index"]], payload)]
+                block = self._block(payload)
+                return [self._stop(block, payload)] if block.part is None else []
             case "message_start":
-                self._message = dict(payload["message"])
-                return [StreamEvent(type=StreamEventType.STREAM_START, warnings=tuple(self._warnings), raw=payload)]
+                self._message.update(read_object(payload["message"]))
+                return self._begin(payload)
+            case "message":  # of a server that was asked for a stream and doesn't stream
+                self._message = payload
+                events = self._begin(payload)
+                for wire in payload["content"]:
+                    events += self._start(wire, {})
+                return [*events, *self._finish()]
             case "message_delta":
                 self._update_message(payload)
                 return []
@@ -222,20 +246,43 @@ class StreamDecoder:
                 raise error_from_event(provider=self._provider, payload=payload, headers=self._headers)
             case "ping":
                 return []
-            case _:
+            case kind:
                 if payload.get("error"):
                     raise error_from_event(provider=self._provider, payload=payload, headers=self._headers)
-                return [_passthrough(payload)]
+                if kind is None:
+                    raise LookupError("an event without a type")
+                return [*self._begin(payload), _passthrough(payload)]
 
-    def _start(self, index: int, payload: _Json) -> list[StreamEvent]:
-        wire = dict(payload["content_block"])
+    def _begin(self, payload: _Json) -> list[StreamEvent]:
+        """STREAM_START, unless there was one. Some servers say twice that the message begins, others never."""
+        if self._started:
+            return []
+        self._started = True
+        return [StreamEvent(type=StreamEventType.STREAM_START, warnings=tuple(self._warnings), raw=payload)]
+
+    def _block(self, payload: _Json) -> _Block:
+        """The block that an event is about: by its index, and where that is missing the latest."""
+        index = payload.get("index")
+        return self._blocks[-1] if index is None else self._at[index]
+
+    def _start(self, content_block: _Json, payload: _Json) -> list[StreamEvent]:
+        index = payload.get("index", len(self._blocks))
+        before = self._at.get(index)
+        if before is not None and before.part is None:
+            if before.begun == content_block and not before.chunks:
+                return []  # said twice
+            # Some servers number every block 0.
+            return [self._stop(before), *self._start(content_block, payload)]
+        wire = dict(content_block)
         kind = wire["type"]
         answers = kind == "tool_use" and wire["name"] == self._answer_tool
-        block = _Block(wire, str(index), _TEXT if answers else _EVENTS.get(kind))
-        self._blocks[index] = block
+        block = _Block(content_block, wire, str(len(self._blocks)), _TEXT if answers else _EVENTS.get(kind))
+        self._blocks.append(block)
+        self._at[index] = block
         if block.events is None:
             return [_passthrough(payload)]
         if block.events is _TOOL_CALL:
+            wire["id"] = read_name(wire.get("id")) or new_call_id()
             block.call = ToolCall(id=wire["id"], name=wire["name"])
         events = [StreamEvent(type=block.events[0], text_id=block.text_id, tool_call=block.call)]
         if (name := _TEXT_FIELDS.get(kind)) is not None and wire.get(name):
@@ -244,18 +291,20 @@ class StreamDecoder:
 
     def _delta(self, block: _Block, payload: _Json) -> list[StreamEvent]:
         delta = payload["delta"]
+        if block.part is not None:
+            raise LookupError("a delta of a block that has ended")
         match delta["type"]:
             case "text_delta" if block.events is _TEXT:
-                return [self._chunk(block, delta["text"])]
+                return [self._chunk(block, delta["text"])] if delta["text"] is not None else []
             case "thinking_delta" if block.events is _REASONING:
-                return [self._chunk(block, delta["thinking"])]
+                return [self._chunk(block, delta["thinking"])] if delta["thinking"] is not None else []
             case "input_json_delta":
                 if block.events is None:
-                    block.chunks.append(delta["partial_json"])
+                    block.chunks.append(delta["partial_json"] or "")
                     return [_passthrough(payload)]
                 return [self._chunk(block, delta["partial_json"])] if delta["partial_json"] else []
             case "signature_delta":
-                block.wire["signature"] = (block.wire.get("signature") or "") + delta["signature"]
+                block.wire["signature"] = (block.wire.get("signature") or "") + (delta["signature"] or "")
                 return []
             case "citations_delta":
                 block.wire["citations"] = [*(block.wire.get("citations") or ()), delta["citation"]]
@@ -290,23 +339,21 @@ class StreamDecoder:
         return StreamEvent(type=block.events[2], text_id=block.text_id, part=block.part, tool_call=call)
 
     def _update_message(self, payload: _Json) -> None:
-        for key, value in {**payload, **payload["delta"]}.items():
+        for key, value in {**payload, **read_object(payload.get("delta"))}.items():
             if key == "usage":
                 # The counts are totals so far, not additions.
-                counted = {name: count for name, count in (value or {}).items() if count is not None}
-                self._message["usage"] = {**(self._message.get("usage") or {}), **counted}
+                counted = {name: count for name, count in read_object(value).items() if count is not None}
+                self._message["usage"] = {**read_object(self._message.get("usage")), **counted}
             elif key not in ("type", "delta") and value is not None:
                 self._message[key] = value
 
     def _finish(self) -> list[StreamEvent]:
         if not self._message:
             raise ValueError("the message was never started")
-        blocks = [block for _, block in sorted(self._blocks.items())]
-        events = [self._stop(block) for block in blocks if block.part is None]
-        self._message["content"] = [block.wire for block in blocks]
+        events = [*self._begin({}), *(self._stop(block) for block in self._blocks if block.part is None)]
         response = assemble_response(
-            self._message,
-            [block.part for block in blocks if block.part is not None],
+            {**self._message, "content": [block.wire for block in self._blocks]},
+            [block.part for block in self._blocks if block.part is not None],
             provider=self._provider,
             headers=self._headers,
             warnings=self._warnings,

@@ -2,15 +2,17 @@
 
 import base64
 import binascii
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 from unified_llm.provider_utils.unicode_text import whole_characters
+from unified_llm.provider_utils.wire_values import read_name
 from unified_llm.providers.gemini.partial_args import add_partial
 from unified_llm.spec.events import StreamEvent, StreamEventType
 from unified_llm.spec.messages import ContentKind, ContentPart, ImageData, ThinkingData, ToolCallData
-from unified_llm.spec.tools import ToolCall
+from unified_llm.spec.tools import ToolCall, parse_arguments
 
 _Json = dict[str, Any]
 
@@ -37,23 +39,35 @@ class _Segment:
 class _Call:
     """A function call whose arguments are still coming."""
 
-    __slots__ = ("arguments", "call", "extra", "open_path")
+    __slots__ = ("arguments", "call", "extra", "open_path", "unparsed")
 
     def __init__(self, call: ToolCall) -> None:
         self.call = call
         self.arguments: _Json = {}
         self.extra: _Json = {}
         self.open_path: str | None = None
+        self.unparsed: str | None = None
 
     def add(self, piece: _Json, wire: _Json) -> None:
         self.extra.update({key: value for key, value in wire.items() if key != "functionCall"})
         if given_id := piece.get("id"):
             self.extra["functionCall"] = {"id": given_id}
-        self.arguments.update(piece.get("args") or {})
+        self._add_arguments(piece.get("args"))
         for partial in piece.get("partialArgs") or ():
             path = partial["jsonPath"]
             add_partial(self.arguments, partial, continues=path == self.open_path)
             self.open_path = path if partial.get("willContinue") else None
+
+    def _add_arguments(self, given: Any) -> None:
+        """Some servers send them as text, which may be anything."""
+        if not given:
+            return
+        if not isinstance(given, dict):
+            text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            given, error = parse_arguments(text)
+            if error is not None:
+                self.unparsed = text
+        self.arguments.update(given)
 
 
 class ContentStream:
@@ -141,7 +155,7 @@ class ContentStream:
             self._end_segment(events)
             if not piece:
                 return
-            call = ToolCall(id=piece.get("id") or self._new_id(), name=piece["name"])
+            call = ToolCall(id=read_name(piece.get("id")) or self._new_id(), name=piece["name"])
             self._call = _Call(call)
             events.append(StreamEvent(type=StreamEventType.TOOL_CALL_START, tool_call=call))
         self._call.add(piece, wire)
@@ -153,7 +167,8 @@ class ContentStream:
         if open_call is None:
             return
         call, own = open_call.call, open_call.extra
-        data = ToolCallData(id=call.id, name=call.name, arguments=open_call.arguments)
+        arguments: _Json | str = open_call.arguments if open_call.unparsed is None else open_call.unparsed
+        data = ToolCallData(id=call.id, name=call.name, arguments=arguments)
         metadata = {self._provider: own} if own else None
         part = ContentPart(kind=ContentKind.TOOL_CALL, tool_call=data, provider_metadata=metadata)
         wire = {"name": call.name, "args": open_call.arguments, **own.get("functionCall", {})}

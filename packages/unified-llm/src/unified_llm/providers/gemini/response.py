@@ -60,6 +60,8 @@ def parse_response(
     decoder.read(body)
     if not body.get("candidates"):
         raise ServerError(f"{provider} answered without any candidates", provider=provider, raw=body)
+    if not decoder.chosen:
+        raise ServerError(f"{provider} answered without a first candidate", provider=provider, raw=body)
     return decoder.assemble([], raw=body)
 
 
@@ -92,10 +94,10 @@ class StreamDecoder:
 
     def feed(self, event: ServerSentEvent) -> list[StreamEvent]:
         """The stream events that this server-sent event gives rise to."""
-        if event.data.startswith("[DONE]"):
+        if not event.data or event.data.startswith("[DONE]"):
             return []
         try:
-            return self.read(json.loads(event.data))
+            return self.read(read_json(event.data))
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise StreamError(
                 f"{self._provider} sent an event that can't be understood: {event.data[:80]!r}",
@@ -128,7 +130,12 @@ class StreamDecoder:
         if not self._candidate.get("finishReason"):
             raise StreamError(f"{self._provider}'s stream ended before the answer did", provider=self._provider)
         events: list[StreamEvent] = []
-        response = self.assemble(events)
+        try:
+            response = self.assemble(events)
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
+            raise StreamError(
+                f"{self._provider} sent an answer of an unknown shape", cause=error, provider=self._provider
+            ) from error
         finish = StreamEvent(
             type=StreamEventType.FINISH,
             finish_reason=response.finish_reason,
@@ -154,6 +161,11 @@ class StreamDecoder:
             warnings=list(self._warnings),
             rate_limit=parse_rate_limit(self._headers) if self._headers else None,
         )
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the candidate that is followed has come."""
+        return bool(self._candidate)
 
     def _read_candidate(self, candidate: _Json, payload: _Json, events: list[StreamEvent]) -> None:
         for part in read_list(read_object(candidate.get("content")).get("parts")):

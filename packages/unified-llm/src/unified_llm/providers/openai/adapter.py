@@ -12,7 +12,7 @@ from unified_llm.spec.request import AdapterTimeout, Request
 from unified_llm.spec.response import Response
 
 if TYPE_CHECKING:
-    import httpx
+    from unified_llm.provider_utils.http_client import CallerClient
 
 _PATH = "/responses"
 
@@ -32,7 +32,7 @@ class OpenAIAdapter:
         base_url: str = "https://api.openai.com/v1",
         default_headers: Mapping[str, str] | None = None,
         timeout: float | AdapterTimeout | None = None,
-        http_client: "httpx.AsyncClient | None" = None,
+        http_client: "CallerClient | None" = None,
         *,
         organization: str | None = None,
         project: str | None = None,
@@ -64,7 +64,8 @@ class OpenAIAdapter:
         wire = build_request(request, provider=self.name)
         answer = await self._transport.post(_PATH, wire.body, headers=wire.headers)
         try:
-            if not isinstance(answer.body["output"], list):
+            # Some servers write an empty list as null.
+            if not isinstance(answer.body["output"], list | None):
                 raise TypeError("output is not a list")
             return parse_response(
                 answer.body,

@@ -2,10 +2,12 @@
 
 import base64
 import binascii
+import json
 import uuid
 from typing import Any
 
 from unified_llm.provider_utils.unicode_text import whole_characters
+from unified_llm.provider_utils.wire_values import read_list, read_name
 from unified_llm.providers.openai.message import REASONING_ID
 from unified_llm.spec.messages import ContentKind, ContentPart, ImageData, ThinkingData, ToolCallData
 
@@ -27,13 +29,13 @@ def parse_item(item: _Json, provider: str, reasoning_id: str | None = None) -> l
             return [_block(block, {**_without(extra, "role"), **after}, provider) for block in blocks]
         case {"type": "reasoning"}:
             return _reasoning(item, provider)
-        case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": written, **extra}:
-            call = ToolCallData.from_text(call_id, name, whole_characters(written or ""))
-            return [_call(call, {**extra, **after}, provider)]
-        case {"type": "custom_tool_call", "call_id": str(call_id), "name": str(name), "input": str(written), **extra}:
-            text = whole_characters(written)
-            call = ToolCallData(id=call_id, name=name, arguments=text, type="custom", raw_arguments=text)
-            return [_call(call, {**extra, **after}, provider)]
+        case {"type": "function_call", "name": str(name), **extra}:
+            call = ToolCallData.from_text(call_id_of(item), name, written_text(item.get("arguments")))
+            return [_call(call, {**_without(extra, "call_id", "arguments"), **after}, provider)]
+        case {"type": "custom_tool_call", "name": str(name), **extra}:
+            text = written_text(item.get("input"))
+            call = ToolCallData(id=call_id_of(item), name=name, arguments=text, type="custom", raw_arguments=text)
+            return [_call(call, {**_without(extra, "call_id", "input"), **after}, provider)]
         case {"type": "image_generation_call", "result": str(result)}:
             return [_image(item, result, provider, after)]
         case _:
@@ -45,14 +47,21 @@ def reasoning_id_after(item: _Json, before: str | None) -> str | None:
     return item.get("id") if item.get("type") == "reasoning" else before
 
 
-def new_call_id() -> str:
-    """An id for a tool call whose server gave it none."""
-    return f"call_{uuid.uuid4().hex}"
+def call_id_of(item: _Json) -> str:
+    """The id of a tool call; a new one if the server gave it none."""
+    return read_name(item.get("call_id"), item.get("id")) or f"call_{uuid.uuid4().hex}"
+
+
+def written_text(value: Any) -> str:
+    """What the model wrote for a tool. Some servers send it parsed."""
+    if value is None:
+        return ""
+    return whole_characters(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _block(block: _Json, own: _Json, provider: str) -> ContentPart:
     match block:
-        case {"type": "output_text", "text": str(text), **extra}:
+        case {"type": "output_text", "text": text, **extra} if isinstance(text, str):
             # Probabilities are long, are in `raw`, and mean nothing to the model.
             content = {"type": "output_text", "annotations": [], **_without(extra, "logprobs")}
         case {"type": "refusal", "refusal": str(text), **extra}:
@@ -68,8 +77,10 @@ def _call(call: ToolCallData, own: _Json, provider: str) -> ContentPart:
 
 
 def _reasoning(item: _Json, provider: str) -> list[ContentPart]:
-    pieces = [*(item.get("summary") or ()), *(item.get("content") or ())]
-    texts = [whole_characters(piece["text"]) for piece in pieces] or [""]
+    pieces = [*read_list(item.get("summary")), *read_list(item.get("content"))]
+    # Some servers send the pieces as plain texts.
+    written = (piece.get("text") if isinstance(piece, dict) else piece for piece in pieces)
+    texts = [whole_characters(text) for text in written if isinstance(text, str)] or [""]
     # The item goes back once, with the last of its parts.
     metadata = [*({provider: {"id": item.get("id")}} for _ in texts[1:]), {provider: item}]
     return [

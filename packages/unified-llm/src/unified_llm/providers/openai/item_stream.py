@@ -3,7 +3,7 @@
 from typing import Any
 
 from unified_llm.provider_utils.unicode_text import whole_characters
-from unified_llm.providers.openai.item import new_call_id, parse_item
+from unified_llm.providers.openai.item import call_id_of, parse_item, written_text
 from unified_llm.spec.events import StreamEvent, StreamEventType
 from unified_llm.spec.messages import ContentKind, ContentPart, ThinkingData
 from unified_llm.spec.tools import ToolCall
@@ -133,8 +133,7 @@ class ItemStream:
         return events
 
     def _begin_call(self) -> list[StreamEvent]:
-        call_id = self.wire.get("call_id") or self.wire.get("id") or new_call_id()
-        self._call = ToolCall(id=call_id, name=self.wire["name"])
+        self._call = ToolCall(id=call_id_of(self.wire), name=self.wire["name"])
         return [StreamEvent(type=StreamEventType.TOOL_CALL_START, tool_call=self._call)]
 
     def _mend(self, wire: _Json, events: list[StreamEvent]) -> _Json:
@@ -148,7 +147,7 @@ class ItemStream:
                 events += self._begin_call()
             assert self._call is not None
             wire["call_id"] = self._call.id
-            wire[_CALL_TEXTS[kind]] = wire.get(_CALL_TEXTS[kind]) or "".join(self._arguments)
+            wire[_CALL_TEXTS[kind]] = written_text(wire.get(_CALL_TEXTS[kind])) or "".join(self._arguments)
         return wire
 
     def _piece(self, key: object, types: EventTypes, events: list[StreamEvent]) -> _Piece:

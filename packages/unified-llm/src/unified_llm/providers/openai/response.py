@@ -4,13 +4,14 @@ A stream tells of each output item when it begins, piece by piece, and again whe
 the code that parses an unstreamed answer. What was streamed stands, should the two differ.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from unified_llm.provider_utils.error_mapping import error_from_event
+from unified_llm.provider_utils.json_body import read_json
 from unified_llm.provider_utils.rate_limits import parse_rate_limit
 from unified_llm.provider_utils.sse import ServerSentEvent
+from unified_llm.provider_utils.wire_values import read_count, read_name, read_object
 from unified_llm.providers.openai.item import parse_item, reasoning_id_after
 from unified_llm.providers.openai.item_stream import REASONING, TEXT, ItemStream
 from unified_llm.spec.errors import StreamError
@@ -61,12 +62,12 @@ def assemble_response(
     """The Response of a body whose items have been parsed."""
     content = list(parts)
     return Response(
-        id=body.get("id") or "",
-        model=body.get("model") or model,
+        id=read_name(body.get("id")),
+        model=read_name(body.get("model"), model),
         provider=provider,
         message=Message(role=Role.ASSISTANT, content=content),
         finish_reason=_finish_reason(body, content, provider),
-        usage=parse_usage(body.get("usage") or {}),
+        usage=parse_usage(read_object(body.get("usage"))),
         raw=body,
         warnings=list(warnings),
         rate_limit=parse_rate_limit(headers) if headers else None,
@@ -75,25 +76,28 @@ def assemble_response(
 
 def parse_usage(usage: _Json) -> Usage:
     """The counts. Cached input is part of the input, and reasoning part of the output, on the wire already."""
-    prompt, output = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
-    input_tokens, output_tokens = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
+    prompt, output = read_object(usage.get("input_tokens_details")), read_object(usage.get("output_tokens_details"))
+    input_tokens, output_tokens = (
+        read_count(usage.get("input_tokens")) or 0,
+        read_count(usage.get("output_tokens")) or 0,
+    )
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=input_tokens + output_tokens,
-        reasoning_tokens=output.get("reasoning_tokens"),
-        cache_read_tokens=prompt.get("cached_tokens"),
-        cache_write_tokens=prompt.get("cache_write_tokens"),
+        reasoning_tokens=read_count(output.get("reasoning_tokens")),
+        cache_read_tokens=read_count(prompt.get("cached_tokens")),
+        cache_write_tokens=read_count(prompt.get("cache_write_tokens")),
         raw=usage or None,
     )
 
 
 def _finish_reason(body: _Json, parts: Sequence[ContentPart], provider: str) -> FinishReason:
     """There is no finish reason on the wire, only a status and, where the answer is cut, why."""
-    status = body.get("status")
+    status = read_name(body.get("status")) or None
     if status == "incomplete":
-        raw = (body.get("incomplete_details") or {}).get("reason")
-        return FinishReason(reason=_INCOMPLETE.get(raw or "", "other"), raw=raw or status)
+        raw = read_name(read_object(body.get("incomplete_details")).get("reason"))
+        return FinishReason(reason=_INCOMPLETE.get(raw, "other"), raw=raw or status)
     if status not in ("completed", None):
         return FinishReason(reason="other", raw=status)
     if any(part.tool_call is not None for part in parts):
@@ -167,11 +171,10 @@ class StreamDecoder:
 
     def feed(self, event: ServerSentEvent) -> list[StreamEvent]:
         """The stream events that this server-sent event gives rise to."""
-        if self.finished or event.data.startswith("[DONE]"):
+        if self.finished or not event.data or event.data.startswith("[DONE]"):
             return []
         try:
-            payload = json.loads(event.data)
-            return self._events(payload)
+            return self._events(read_json(event.data))
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise StreamError(
                 f"{self._provider} sent an event that can't be understood: {event.data[:80]!r}",
@@ -200,7 +203,7 @@ class StreamDecoder:
         if kind in _CALL_DELTAS:
             events += self._item(payload).add_arguments(payload["delta"])
         elif kind == "response.output_item.added":
-            events += self._new_item(payload["item"], payload).begin(payload)
+            events += self._begin(payload["item"], payload)
         elif kind == "response.content_part.added":
             events += self._item(payload).begin_part(payload)
         elif kind == "response.output_item.done":
@@ -225,6 +228,12 @@ class StreamDecoder:
         if index is None and item_id is None and self._items and self._items[-1].parts is None:
             return self._items[-1]
         return self._new_item({"type": "message", "id": item_id, **wire}, payload)
+
+    def _begin(self, wire: _Json, payload: _Json) -> list[StreamEvent]:
+        known = self._at.get(payload.get("output_index"))
+        if known is not None and known.wire.get("id") == wire.get("id") and known.wire.get("type") == wire.get("type"):
+            return []  # said twice
+        return self._new_item(wire, payload).begin(payload)
 
     def _new_item(self, wire: _Json, payload: _Json) -> ItemStream:
         item = ItemStream(str(len(self._items)), wire, self._provider)
