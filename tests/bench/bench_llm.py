@@ -21,7 +21,16 @@ import aiohttp
 import anyio
 import httpx
 import httpx2
-from unified_llm import AnthropicAdapter, Client, Message, OpenAIAdapter, OpenAICompatibleAdapter, Request, Role
+from unified_llm import (
+    AnthropicAdapter,
+    Client,
+    GeminiAdapter,
+    Message,
+    OpenAIAdapter,
+    OpenAICompatibleAdapter,
+    Request,
+    Role,
+)
 
 Row = tuple[str, float, str, float | None, float | None]
 """Name, value, unit, ratio to a baseline, and the limit that value or ratio must keep; None where there is none."""
@@ -44,11 +53,18 @@ class Protocol:
     body: Callable[[Turns], dict[str, Any]]
     text: Callable[[dict[str, Any]], str]
     delta: Callable[[dict[str, Any]], str | None]
+    stream_path: str = ""
 
 
 def anthropic_body(turns: Turns) -> dict[str, Any]:
     messages = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in turns[1:]]
     return {"model": MODEL, "max_tokens": 4096, "system": turns[0][1], "messages": messages}
+
+
+def gemini_body(turns: Turns) -> dict[str, Any]:
+    roles = {"user": "user", "assistant": "model"}
+    contents = [{"role": roles[role], "parts": [{"text": text}]} for role, text in turns[1:]]
+    return {"systemInstruction": {"parts": [{"text": turns[0][1]}]}, "contents": contents}
 
 
 def responses_body(turns: Turns) -> dict[str, Any]:
@@ -91,6 +107,16 @@ PROTOCOLS = [
         lambda answer: answer["output"][0]["content"][0]["text"],
         lambda event: event["delta"] if event["type"] == "response.output_text.delta" else None,
     ),
+    Protocol(
+        "gemini",
+        f"/v1beta/models/{MODEL}:generateContent",
+        {"x-goog-api-key": "key"},
+        lambda root, http: GeminiAdapter("key", base_url=root, http_client=http),
+        gemini_body,
+        lambda answer: answer["candidates"][0]["content"]["parts"][0]["text"],
+        lambda event: event["candidates"][0]["content"]["parts"][0]["text"],
+        stream_path=f"/v1beta/models/{MODEL}:streamGenerateContent?alt=sse",
+    ),
 ]
 
 
@@ -126,21 +152,22 @@ class Raw:
 
     def __init__(self, protocol: Protocol, root: str, http: httpx.AsyncClient) -> None:
         self.protocol = protocol
-        self.url = root + protocol.path
+        self.call_url = root + protocol.path
+        self.stream_url = root + (protocol.stream_path or protocol.path)
         self.client = http
 
     def prepare(self, turns: Turns) -> Turns:
         return turns
 
     async def call(self, turns: Turns) -> str:
-        answer = await self.client.post(self.url, json=self.protocol.body(turns), headers=self.protocol.headers)
+        answer = await self.client.post(self.call_url, json=self.protocol.body(turns), headers=self.protocol.headers)
         answer.raise_for_status()
         return self.protocol.text(json.loads(answer.content))
 
     async def stream(self, turns: Turns) -> AsyncIterator[str]:
         rest = b""
         body = {**self.protocol.body(turns), "stream": True}
-        async with self.client.stream("POST", self.url, json=body, headers=self.protocol.headers) as answer:
+        async with self.client.stream("POST", self.stream_url, json=body, headers=self.protocol.headers) as answer:
             answer.raise_for_status()
             async for data in answer.aiter_bytes():
                 *lines, rest = (rest + data).split(b"\n")

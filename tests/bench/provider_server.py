@@ -78,7 +78,20 @@ def responses_events(deltas: int) -> list[dict[str, Any]]:
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 
+def gemini_answer(text: str = WORD * WORDS, end: str | None = "STOP") -> dict[str, Any]:
+    candidate = {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}
+    usage = {"promptTokenCount": 400, "candidatesTokenCount": WORDS, "totalTokenCount": 400 + WORDS}
+    ended = {"finishReason": end} if end else {}
+    return {"candidates": [{**candidate, **ended}], "usageMetadata": usage, "modelVersion": "m", "responseId": "r1"}
+
+
+def gemini_events(deltas: int) -> list[dict[str, Any]]:
+    return [*[gemini_answer(WORD, None)] * deltas, gemini_answer("")]
+
+
 ANSWERS = {
+    "generateContent": (gemini_answer, gemini_events),
+    "streamGenerateContent": (gemini_answer, gemini_events),
     "messages": (anthropic_answer, anthropic_events),
     "completions": (chat_answer, chat_events),
     "responses": (responses_answer, responses_events),
@@ -88,7 +101,8 @@ ANSWERS = {
 @cache
 def reply(path: str, streamed: bool) -> bytes:
     """The bytes of an answer, head included."""
-    _, deltas, *rest = path.split("/")
+    _, deltas, *rest = path.partition("?")[0].split("/")
+    rest[-1] = rest[-1].rpartition(":")[2]
     answer, events = ANSWERS[rest[-1]]
     if not streamed:
         return json_reply(answer())
@@ -135,7 +149,7 @@ class Connection(asyncio.Protocol):
         if end < 4 or len(self.received) < end + int(length[1] if length else 0):
             return
         path = self.received.split(b" ", 2)[1].decode()
-        streamed = b'"stream":true' in self.received
+        streamed = b'"stream":true' in self.received or ":stream" in path
         self.received = b""
         answer = json_reply(Connection.opened) if path == "/connections" else reply(path, streamed)
         if "/later/" in path:
