@@ -11,13 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from unified_llm import (
     AdapterTimeout,
@@ -87,21 +87,27 @@ def adapter_for(
 # llmock
 
 
+def control(url: str, body: dict[str, Any] | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    call = urllib.request.Request(url, data, {"content-type": "application/json"})
+    with urllib.request.urlopen(call, timeout=10) as answer:
+        return json.load(answer)
+
+
 @dataclass(frozen=True)
 class Llmock:
     url: str
 
     def script(self, *behaviors: dict[str, Any]) -> None:
-        httpx.post(f"{self.url}/_llmock/scenario", json={"behaviors": behaviors}).raise_for_status()
+        control(f"{self.url}/_llmock/scenario", {"behaviors": behaviors})
 
     def requests(self) -> list[dict[str, Any]]:
-        answer = httpx.get(f"{self.url}/_llmock/requests").json()
-        return answer if isinstance(answer, list) else answer["requests"]
+        found: list[dict[str, Any]] = control(f"{self.url}/_llmock/requests")["requests"]
+        return found
 
     def faults_found(self) -> list[str]:
         """What the server holds against the client it saw."""
-        verdict = httpx.get(f"{self.url}/_llmock/verdict").json()
-        return [finding["code"] for finding in verdict["findings"]]
+        return [finding["code"] for finding in control(f"{self.url}/_llmock/verdict")["findings"]]
 
     def adapter(self, protocol: str, timeout: AdapterTimeout | None = None) -> Any:
         return adapter_for(protocol, self.url, anthropic="/anthropic", gemini="/gemini", timeout=timeout)
@@ -130,7 +136,7 @@ def llmock_url() -> Iterator[str]:
 
 @pytest.fixture
 def llmock(llmock_url: str) -> Llmock:
-    httpx.post(f"{llmock_url}/_llmock/reset").raise_for_status()
+    control(f"{llmock_url}/_llmock/reset", {})
     return Llmock(llmock_url)
 
 
