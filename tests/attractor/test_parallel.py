@@ -71,7 +71,7 @@ class Doing:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_every_branch_runs_once_and_what_is_behind_the_join_once(run: Run) -> None:
-    """Also the later nodes of a branch (field report ATR-29)."""
+    """Also the later nodes of a branch."""
     result = await run(SHAPES + "fork -> a1 -> a2 -> join; fork -> b1 -> join;")
     assert result.status == "success"
     assert sorted(run.calls) == ["a1", "a2", "after", "b1"]
@@ -82,7 +82,7 @@ async def test_every_branch_runs_once_and_what_is_behind_the_join_once(run: Run)
 
 
 async def test_each_branch_leaves_its_mark_and_its_event(run: Run, tmp_path: Path) -> None:
-    """Field report ATR-27: no branch is killed before it worked."""
+    """No branch is ended before it worked."""
     stages = "".join(f'{id} [shape=parallelogram, tool_command="echo {id} > {id}.mark"];' for id in "abc")
     result = await run(stages + THREE, working_dir=tmp_path)
     assert result.status == "success", result.failure_reason
@@ -142,7 +142,7 @@ async def test_branches_are_isolated_and_leave_the_context_as_it_was(run: Run) -
 
 
 async def test_results_reach_the_fan_in_and_the_next_stage(tmp_path: Path) -> None:
-    """Ids, outcomes, outputs (field report ATR-26)."""
+    """Ids, outcomes, outputs."""
     prompts: dict[str, str] = {}
 
     async def backend(node: Node, prompt: str, context: Context) -> str:
@@ -208,7 +208,6 @@ async def test_fan_in_without_results_fails(run: Run) -> None:
 
 
 async def test_a_raising_branch_leaves_its_siblings_alone(run: Run) -> None:
-    """Field report ATR-31."""
     raised = anyio.Event()
 
     async def work(node: Node, context: Context) -> None:
@@ -231,7 +230,7 @@ async def test_a_raising_branch_leaves_its_siblings_alone(run: Run) -> None:
 
 @pytest.mark.parametrize("limited", ["b", "fork"])
 async def test_a_hanging_branch_is_bounded_by_its_own_or_the_fan_outs_timeout(run: Run, limited: str) -> None:
-    """Field report ATR-28."""
+    """The join goes on with the others."""
 
     async def work(node: Node, context: Context) -> None:
         if node.id == "b":

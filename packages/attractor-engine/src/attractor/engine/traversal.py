@@ -35,13 +35,13 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a traversal lies; the default is the run itself, and `path` the numbers of the branches that lead to it.
+    """Where a traversal lies; the default is the run itself.
 
-    A branch ends before the nodes in `stops`, and must not come to those of `fan_outs`, in which it lies. `outer` are
-    the states of the traversals around it.
+    `path` has the fan-out and the number of each branch that leads here. A branch ends before the nodes in `stops`, and
+    must not come to those of `fan_outs`, in which it lies. `outer` are the states of the traversals around it.
     """
 
-    path: tuple[str, ...] = ()
+    path: tuple[tuple[str, str], ...] = ()
     stops: frozenset[str] = frozenset()
     fan_outs: frozenset[str] = frozenset()
     outer: tuple[Checkpoint, ...] = ()
@@ -49,7 +49,7 @@ class Place:
     def inside(self, fan_out: str, join: str, graph: Graph, number: str, checkpoint: Checkpoint) -> "Place":
         """The place of a branch of a fan-out here. `checkpoint` is the state here."""
         return Place(
-            path=(*self.path, number),
+            path=(*self.path, (fan_out, number)),
             stops=self.stops | {node.id for node in graph.exit_nodes} | ({join} if join else set()),
             fan_outs=self.fan_outs | {fan_out},
             outer=(*self.outer, checkpoint),

@@ -54,14 +54,14 @@ class Step:
 class Entry:
     """A step as the journal has it: with what changed in the context and its log meanwhile, and the time.
 
-    A step of a branch names it: by its number, behind the numbers of the branches that it lies in.
+    A step of a branch names it: by its fan-out and its number there, behind those of the branches that it lies in.
     """
 
     step: Step
     time: float
     changes: Mapping[str, Any]
     logs: Sequence[str] = ()
-    branch: tuple[str, ...] = ()
+    branch: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,8 +106,8 @@ class Checkpoint:
         self.sequence += 1
         self.timestamp = entry.time
         if entry.branch:
-            number, *inner = entry.branch
-            self.begin_fan_out(self.next_node)
+            (fan_out, number), *inner = entry.branch
+            self.begin_fan_out(fan_out)
             self.branches.setdefault(number, Checkpoint()).apply(replace(entry, branch=tuple(inner)))
             return
         self.next_node, self.edge = step.next_node, step.edge
@@ -276,7 +276,7 @@ def decode_entry(fields: Mapping[str, Any]) -> Entry:
         status=RunStatus(fields.get("end", "running")),
         reason=fields.get("reason", ""),
     )
-    branch = tuple(fields.get("branch", ()))
+    branch = tuple((fan_out, number) for fan_out, number in fields.get("branch", ()))
     return Entry(step, fields["time"], fields.get("context", {}), fields.get("logs", ()), branch)
 
 

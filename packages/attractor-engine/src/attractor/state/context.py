@@ -63,8 +63,8 @@ class RunFacts:
     `stage_dir` is the directory of the stage that is executed, `incoming_edge` None at the start and after a jump.
     `last_outcome` is that of the last stage that recorded one. `executions` counts each node's attempts in visits
     before this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage
-    after a resumption. `branch` is where the stage lies, empty outside of fan-outs; there `outer_executions` counts the
-    attempts before the fan-out. `open_fan_out` gives a handler the branches of its node.
+    after a resumption. `branch` has the fan-out and the number of each branch that the stage lies in; in a branch,
+    `outer_executions` counts the attempts before its fan-out. `open_fan_out` gives a handler the branches of its node.
     """
 
     run_id: str = ""
@@ -77,7 +77,7 @@ class RunFacts:
     node_outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     executions: Mapping[str, int] = field(default_factory=dict)
     attempt: int = 0
-    branch: tuple[str, ...] = ()
+    branch: tuple[tuple[str, str], ...] = ()
     outer_executions: Sequence[Mapping[str, int]] = ()
     open_fan_out: Callable[[Node, "Context"], FanOut] | None = None
 

@@ -219,8 +219,8 @@ def _with_updates(entry: Entry, keys: Iterable[str], checkpoint: Checkpoint) -> 
     """The step's outcome, whose updates the journal holds as changes of the context alone."""
     assert entry.step.outcome is not None
     scopes = [checkpoint.context_values]
-    for key in entry.branch:
-        checkpoint = checkpoint.branches[key]
+    for _, number in entry.branch:
+        checkpoint = checkpoint.branches[number]
         scopes.insert(0, checkpoint.context_values)
     values = ChainMap(*scopes)
     return replace(entry.step.outcome, context_updates={key: values.get(key) for key in keys})
