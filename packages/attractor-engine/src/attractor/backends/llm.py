@@ -17,7 +17,8 @@ class LlmBackend:
     `client` is the caller's to close; by default the module-wide one of unified_llm. A node's `max_tokens`
     bounds its answer, by default `max_tokens` does.
 
-    Raises what unified_llm raises. Transient errors are retried by the stage's own policy, not in here as well.
+    Raises what unified_llm raises. Transient errors of a call are retried `max_retries` times, as the provider hints;
+    what is left of them is for the stage's own policy.
     """
 
     def __init__(
@@ -28,12 +29,14 @@ class LlmBackend:
         provider: str = "",
         system: str | None = None,
         max_tokens: int | None = None,
+        max_retries: int = 2,
     ) -> None:
         self._client = client
         self._model = model
         self._provider = provider
         self._system = system
         self._max_tokens = max_tokens
+        self._max_retries = max_retries
 
     async def run(self, node: Node, prompt: str, context: Context) -> str | Outcome:
         model, provider = self.resolve_model(node, context)
@@ -45,7 +48,7 @@ class LlmBackend:
             provider=provider or None,
             system=self._system,
             max_tokens=to_int(node.attrs.get("max_tokens")) or self._max_tokens,
-            max_retries=0,
+            max_retries=self._max_retries,
             **options,
         )
         return _judge(node, result.text, result.finish_reason.reason)
