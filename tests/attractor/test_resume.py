@@ -154,8 +154,10 @@ def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(tmp_path: Path
                 process.wait(chance.uniform(0.03, 0.15) if kills < 12 else 60)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
-            if process.wait() == 0:
-                break
+            ended = process.wait()
+        assert ended in (0, -signal.SIGKILL), f"after kill {kills}, the run ended by itself with {ended}"
+        if ended == 0:
+            break
         kills += 1
         if not (tmp_path / "killed" / "checkpoint.json").exists():
             # Too early for a checkpoint: nothing was executed, and the directory is of no use to anyone.

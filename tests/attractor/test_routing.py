@@ -199,3 +199,8 @@ def test_selection_is_deterministic_and_keeps_its_promises(
             open_edges = [edge for edge in edges if not edge.condition]
             assert (-chosen.weight, chosen.target) == min((-edge.weight, edge.target) for edge in open_edges)
             assert again.target == chosen.target
+
+
+def test_one_suggested_id_may_stand_alone() -> None:
+    outcome = Outcome(status=StageStatus.SUCCESS, suggested_next_ids="exit")  # type: ignore[arg-type]
+    assert outcome.suggested_next_ids == ("exit",)

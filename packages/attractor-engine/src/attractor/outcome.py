@@ -39,6 +39,12 @@ class Outcome:
     word: str = ""
     terminal: bool = False
 
+    def __post_init__(self) -> None:
+        given: object = self.suggested_next_ids
+        if isinstance(given, str):
+            # One id alone; read as a sequence it would be its letters.
+            object.__setattr__(self, "suggested_next_ids", (given,))
+
     @classmethod
     def success(cls, notes: str = "", **fields: Any) -> "Outcome":
         """A SUCCESS with notes."""
