@@ -443,3 +443,46 @@ async def test_cancelling_a_plain_asyncio_task_cancels_the_tools() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == ["tool"]
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@BOTH
+@pytest.mark.parametrize("failure", [SystemExit(2), Mute()])
+async def test_a_tool_that_exits_or_fails_without_words_is_an_error_result(failure: BaseException) -> None:
+    def fails() -> None:
+        raise failure
+
+    result = await with_tools([tool("fails", fails), tool("works", lambda: "ok")], ("fails", {}), ("works", {}))
+    failed, worked = result.steps[0].tool_results
+    assert failed.is_error
+    assert type(failure).__name__ in str(failed.content)
+    assert (worked.content, worked.is_error) == ("ok", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"prompt": 5}, "prompt"),
+        ({"prompt": Message.user("hi")}, "prompt"),
+        ({"system": 5}, "system"),
+        ({"tools": "search"}, "tools"),
+        ({"tools": [print]}, "tools"),
+        ({"max_tool_rounds": "2"}, "max_tool_rounds"),
+        ({"max_tool_rounds": None}, "max_tool_rounds"),
+        ({"max_retries": None}, "max_retries"),
+        ({"retry_policy": 3}, "retry_policy"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"timeout": "soon"}, "timeout"),
+        ({"abort_signal": AbortController()}, "abort_signal"),
+        ({"client": 5}, "client"),
+    ],
+)
+async def test_an_argument_of_a_wrong_type_is_named(arguments: dict[str, Any], named: str) -> None:
+    with ScriptedAdapter() as adapter:
+        given: dict[str, Any] = {"prompt": "hi", "client": client_of(adapter), **arguments}
+        with pytest.raises(ConfigurationError, match=named):
+            await generate("m", **given)

@@ -130,3 +130,30 @@ def test_every_beginning_of_an_object_parses(value: Any, fenced: bool, ascii_onl
         partial = parse_partial(text[:end])
         assert partial is None or partial.keys() <= value.keys()
     assert parse_partial(text) == value
+
+
+@pytest.mark.parametrize("schema", [None, 5, "object", True, int, dict, {"type": "object", "default": object()}])
+async def test_what_is_no_schema_is_refused_before_anything_is_sent(schema: Any) -> None:
+    with ScriptedAdapter() as adapter:
+        with pytest.raises(ConfigurationError, match="schema"):
+            await generate_object("m", "hi", schema=schema, client=client_of(adapter))
+        with pytest.raises(ConfigurationError, match="schema"):
+            stream_object("m", "hi", schema=schema, client=client_of(adapter))
+
+
+async def test_a_schema_that_leads_nowhere_but_to_itself_fits_nothing() -> None:
+    with ScriptedAdapter(ALICE) as adapter, pytest.raises(NoObjectGeneratedError, match="refers to itself"):
+        await generate_object("m", "hi", schema={"$ref": "#"}, client=client_of(adapter))
+
+
+async def test_a_dialect_that_nobody_knows_is_read_as_the_newest() -> None:
+    with ScriptedAdapter(ALICE) as adapter:
+        schema = {"$schema": "https://example.invalid/schema", **PERSON}
+        result = await generate_object("m", "hi", schema=schema, client=client_of(adapter))
+    assert result.output == {"name": "Alice", "age": 30}
+
+
+async def test_half_a_character_in_the_object_is_replaced() -> None:
+    with ScriptedAdapter(r'{"name": "A\ud83d", "age": 30}') as adapter:
+        result = await generate_object("m", "hi", schema=PERSON, client=client_of(adapter))
+    assert result.output["name"] == "A\ufffd"

@@ -88,6 +88,14 @@ def prepare_call(
     **fields: Any,
 ) -> Call:
     """Check the arguments before anything is sent; raises ConfigurationError that names the one at fault."""
+    _check("max_tool_rounds", max_tool_rounds, int)
+    _check("max_retries", max_retries, int)
+    _check("retry_policy", retry_policy, RetryPolicy | None)
+    _check("abort_signal", abort_signal, AbortSignal | None)
+    if client is not None and not hasattr(client, "complete"):
+        raise ConfigurationError(f"client must be Client or None, but is {_shown(client)}")
+    for tool in tools or ():
+        _check("each of tools", tool, Tool)
     conversation = _conversation(prompt, messages, system)
     if max_tool_rounds < 0:
         raise ConfigurationError(f"max_tool_rounds must not be negative, but is {max_tool_rounds}")
@@ -102,14 +110,37 @@ def prepare_call(
         ),
         policy=retry_policy or RetryPolicy(max_retries=max_retries),
         should_retry=should_retry,
-        limits=Limits(timeout if isinstance(timeout, TimeoutConfig) else TimeoutConfig(total=timeout), abort_signal),
+        limits=Limits(_timeout(timeout), abort_signal),
     )
+
+
+def _check(name: str, value: object, wanted: Any) -> None:
+    if not isinstance(value, wanted):
+        word = getattr(wanted, "__name__", None) or f"{wanted.__args__[0].__name__} or None"
+        raise ConfigurationError(f"{name} must be {word}, but is {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.100} of {type(value).__module__}.{type(value).__qualname__}"
+
+
+def _timeout(timeout: float | TimeoutConfig | None) -> TimeoutConfig:
+    if isinstance(timeout, TimeoutConfig):
+        return timeout
+    try:
+        return TimeoutConfig(total=timeout)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"timeout must be a number of seconds, but is {_shown(timeout)}", cause=error
+        ) from error
 
 
 def _conversation(prompt: str | None, messages: Sequence[Message] | None, system: str | None) -> list[Message]:
     match prompt, messages:
         case None, None:
             raise ConfigurationError("one of prompt and messages must be given")
+        case _, None if not isinstance(prompt, str):
+            raise ConfigurationError(f"prompt must be text, but is {_shown(prompt)}; messages takes a list of Message")
         case str(), None:
             if not prompt.strip():
                 raise ConfigurationError("prompt is empty")
@@ -120,7 +151,11 @@ def _conversation(prompt: str | None, messages: Sequence[Message] | None, system
             conversation = list(messages)
         case _:
             raise ConfigurationError("prompt and messages are both given; give one of them")
-    return conversation if system is None else [Message.system(system), *conversation]
+    if system is None:
+        return conversation
+    if not isinstance(system, str):
+        raise ConfigurationError(f"system must be text, but is {_shown(system)}")
+    return [Message.system(system), *conversation]
 
 
 def _request(**fields: Any) -> Request:

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 # jsonschema takes longer to import than the rest of this library, and most calls need no validation: it is imported
 # inside the functions.
@@ -11,7 +11,10 @@ from pydantic_core import from_json, to_json
 
 def check_schema(schema: dict[str, Any]) -> str | None:
     """What is wrong with the schema itself; None if nothing is."""
-    validator = _validator(to_json(schema))
+    try:
+        validator = _validator(to_json(schema))
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        return f"it is not JSON: {error}"
     return validator if isinstance(validator, str) else None
 
 
@@ -29,6 +32,8 @@ def check_value(value: Any, schema: dict[str, Any]) -> str | None:
         faults = sorted(validator.iter_errors(value), key=lambda fault: fault.json_path)
     except Unresolvable as error:
         return f"the schema refers to {error.ref!r}, which it doesn't contain"
+    except RecursionError:
+        return "the schema refers to itself without end, or the value is nested too deeply"
     if not faults:
         return None
     told = "; ".join(f"at {fault.json_path}: {fault.message}" for fault in faults[:5])
@@ -39,11 +44,11 @@ def check_value(value: Any, schema: dict[str, Any]) -> str | None:
 def _validator(schema: bytes) -> Any:
     """A validator for the schema's JSON, or a sentence about what is wrong with it."""
     from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import validator_for
+    from jsonschema.validators import Draft202012Validator, validator_for
     from referencing.jsonschema import EMPTY_REGISTRY
 
     parsed = from_json(schema)
-    validator_class = validator_for(parsed)
+    validator_class = validator_for(parsed, default=Draft202012Validator)
     try:
         validator_class.check_schema(parsed)
     except SchemaError as error:

@@ -1,6 +1,5 @@
 """Answers that are JSON of a given schema (sections 4.5 and 4.6)."""
 
-import json
 import re
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from unified_llm.api.call import Call, CallOptions, prepare_call
 from unified_llm.api.generate import GenerateResult, run_call
 from unified_llm.api.json_schema import check_schema, check_value
 from unified_llm.api.stream import StreamResult
+from unified_llm.provider_utils.json_body import read_json
 from unified_llm.spec.errors import ConfigurationError, NoObjectGeneratedError
 from unified_llm.spec.events import StreamEventType
 from unified_llm.spec.request import ResponseFormat
@@ -57,8 +57,10 @@ class _Target:
 
     @classmethod
     def of(cls, schema: Schema) -> Self:
-        if isinstance(schema, type):
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
             return cls(schema.model_json_schema(), schema)
+        if not isinstance(schema, dict):
+            raise ConfigurationError(f"schema must be a JSON Schema or a pydantic model class, but is {schema!r:.100}")
         if (fault := check_schema(schema)) is not None:
             raise ConfigurationError(f"schema is not a valid JSON Schema, {fault}")
         return cls(schema, None)
@@ -71,7 +73,7 @@ class _Target:
         try:
             if self.model is not None:
                 return self.model.model_validate_json(text)
-            value = json.loads(text)
+            value = read_json(text)
         except (ValueError, RecursionError) as error:
             fault = _describe(error) if isinstance(error, ValidationError) else f"it is not JSON: {error}"
             raise _no_object(response, fault, error) from error

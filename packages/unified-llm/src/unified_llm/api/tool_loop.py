@@ -119,8 +119,8 @@ class ToolLoop:
             # Raises again if this is a real cancellation. If not, the tool raised it by itself: its own failure.
             await checkpoint()
             return _error(call, f"the tool {call.name} was cancelled")
-        except Exception as error:
-            return _error(call, f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:  # code made for a command line likes to exit
+            return _error(call, _describe(error))
 
     async def _valid_arguments(self, call: ToolCall, tool: Tool) -> dict[str, Any]:
         fault = _fault(call, tool)
@@ -195,6 +195,14 @@ def _result(call: ToolCall, value: Any) -> ToolResult:
         return _error(call, f"the tool {call.name} returned something that is not JSON: {error}")
     content = plain if isinstance(plain, str | dict | list) else to_json(plain).decode()
     return ToolResult(tool_call_id=call.id, content=content)
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(and it can't say why)"
+    return f"{type(error).__name__}: {text}"
 
 
 def _error(call: ToolCall, message: str) -> ToolResult:

@@ -1,8 +1,9 @@
 """The one input of `complete()` and `stream()` (sections 3.6, 3.10 and 4.7)."""
 
+import math
 from typing import Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from unified_llm.spec.messages import Message
 from unified_llm.spec.record import Record
@@ -51,12 +52,20 @@ class TimeoutConfig(Record):
     total: float | None = None
     per_step: float | None = None
 
+    @field_validator("total", "per_step")
+    @classmethod
+    def _number(cls, seconds: float | None) -> float | None:
+        if seconds is not None and math.isnan(seconds):
+            raise ValueError("a time limit of NaN would never pass and never hold")
+        return seconds
+
 
 class AdapterTimeout(Record):
     """Limits of one HTTP exchange, in seconds (section 4.7).
 
     `request` bounds a whole unstreamed exchange, and the wait until a stream begins. From then on a stream is bounded
-    only by `stream_read`, the longest silence within it, so that a long answer that keeps coming is never cut.
+    only by `stream_read`, the longest silence within it, so that a long answer that keeps coming is never cut. A server
+    that keeps the connection open with comments may take `request` seconds for its next event.
     """
 
     connect: float = 10.0
