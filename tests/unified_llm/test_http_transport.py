@@ -524,6 +524,21 @@ async def test_a_stream_that_never_begins_is_bounded_by_the_request_limit(transp
             await read_all(transport)
 
 
+@pytest.mark.parametrize("sign", [b": still here\n\n", b"\n", b"data: slo"])
+@pytest.mark.parametrize("begun", [b"", b"data: 1\n\n"])
+async def test_signs_of_life_without_an_event_are_bounded_by_the_request_limit(begun, sign, transport_to):
+    async def handler(connection: Connection, request: bytes) -> None:
+        await connection.send(STREAM_HEAD + (chunk(begun) if begun else b""))
+        while True:
+            await connection.send(chunk(sign))
+            await anyio.sleep(0.01)
+
+    limits = AdapterTimeout(request=0.2, stream_read=10)
+    async with serving(handler) as server, transport_to(server.url, timeout=limits) as transport:
+        with pytest.raises(RequestTimeoutError, match="no whole event"), anyio.fail_after(10):
+            await read_all(transport)
+
+
 async def test_a_model_may_think_before_a_stream_begins(transport_to):
     async def handler(connection: Connection, request: bytes) -> None:
         await anyio.sleep(0.1)

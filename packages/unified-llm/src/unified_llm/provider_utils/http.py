@@ -129,7 +129,7 @@ class HttpTransport:
             if answer.status >= 300:
                 content = await _read_error_body(client, answer, self._timeout.stream_read)
                 raise self._refusal(answer.status, answer.headers, content)
-            stream = HttpStream(self._faults, client, answer)
+            stream = HttpStream(self._faults, client, answer, self._timeout.request)
             yield stream
             await stream._drain()
         finally:
@@ -184,7 +184,7 @@ class HttpTransport:
 class HttpStream:
     """A running answer. `headers` have lower-case names; `events()` may be iterated once."""
 
-    def __init__(self, faults: "_Faults", client: HttpClient, answer: OpenAnswer) -> None:
+    def __init__(self, faults: "_Faults", client: HttpClient, answer: OpenAnswer, longest_wait: float) -> None:
         self.headers = answer.headers
         self._faults = faults
         self._client = client
@@ -194,13 +194,15 @@ class HttpStream:
         self._ready: deque[ServerSentEvent] = deque()
         self._started = False
         self._ended = False
+        self._longest_wait = longest_wait
+        self._waiting_since: float | None = None
 
     def events(self) -> AsyncIterator[ServerSentEvent]:
         """The events as they come.
 
         Raises StreamError when the connection breaks or the body is no event stream, RequestTimeoutError after
-        `stream_read` seconds of silence, and the mapped error when the body is an error. A body that is whole JSON
-        is taken as one event, an array as one for each element.
+        `stream_read` seconds of silence or `request` seconds of comments only, and the mapped error when the body is
+        an error. A body that is whole JSON is taken as one event, an array as one for each element.
         """
         return self
 
@@ -218,7 +220,18 @@ class HttpStream:
                 self._ready.extend(self._decoder.flush())
             else:
                 self._ready.extend(self._decoder.feed(chunk))
+            if not self._ready:
+                self._check_wait()
+        self._waiting_since = None
         return self._ready.popleft()
+
+    def _check_wait(self) -> None:
+        """Bytes came that are no event, such as the comments with which servers keep a connection open."""
+        now = anyio.current_time()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        elif now - self._waiting_since > self._longest_wait:
+            raise self._faults.timed_out(f"got bytes but no whole event for {self._longest_wait:g} s")
 
     async def _next_chunk(self) -> bytes | None:
         """The next piece of the body; None at its end."""
@@ -232,6 +245,7 @@ class HttpStream:
 
     async def _begin(self, chunk: bytes | None) -> list[ServerSentEvent]:
         while chunk is not None and not chunk.strip():
+            self._check_wait()
             chunk = await self._next_chunk()
         self._started = True
         # No event stream begins like this, whatever the content type says.
@@ -242,6 +256,7 @@ class HttpStream:
     async def _read_whole(self, head: bytes) -> list[ServerSentEvent]:
         content = bytearray(head)
         while not self._ended and len(content) <= MAX_EVENT_BYTES:
+            self._check_wait()
             content += await self._next_chunk() or b""
         self._ended = True
         body = parse_json(bytes(content))
@@ -281,8 +296,9 @@ class _Faults:
                     provider=self._provider,
                 )
             case Fault.BROKEN:
+                reason = str(error) or type(error).__name__
                 return broken(
-                    f"the connection to {self._provider} at {self._base_url} failed: {error or type(error).__name__}",
+                    f"the connection to {self._provider} at {self._base_url} failed: {reason}",
                     cause=error,
                     provider=self._provider,
                 )
