@@ -1,11 +1,13 @@
 """Records survive JSON, and say which field is wrong."""
 
+import pickle
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 from unified_llm import (
     AudioData,
     ContentKind,
@@ -14,6 +16,7 @@ from unified_llm import (
     FinishReason,
     ImageData,
     Message,
+    RateLimitError,
     RateLimitInfo,
     Request,
     Response,
@@ -157,3 +160,36 @@ def test_text_and_calls_are_read_out_of_a_response() -> None:
     )
     assert response.tool_calls[1].arguments == {}
     assert response.reasoning is None
+
+
+@pytest.mark.parametrize("options", [{}, {"indent": 2}, {"exclude_none": True}])
+def test_half_a_character_can_be_written(options: dict[str, Any]) -> None:
+    message = Message.tool_result("c", {"name \udcff": "\udcff \U0001f600"})
+    text = message.model_dump_json(**options)
+    text.encode()
+    back = Message.model_validate_json(text)
+    assert back == Message.tool_result("c", {"name \ufffd": "\ufffd \U0001f600"})
+    assert text == back.model_dump_json(**options)
+
+
+def test_what_is_no_json_is_still_refused() -> None:
+    request = Request(model="m", messages=[Message.user("\udcff")], provider_options={"x": object()})
+    with pytest.raises(PydanticSerializationError):
+        request.model_dump_json()
+
+
+class Stuck(Exception):
+    """An exception that can't go to another process, as those of HTTP libraries can't."""
+
+    def __reduce__(self) -> str:
+        raise TypeError("no")
+
+
+def test_an_error_goes_to_another_process_whatever_caused_it() -> None:
+    error = RateLimitError("slow", cause=Stuck("inner"), provider="p", status_code=429, retry_after=3, raw={"a": 1})
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is RateLimitError
+    assert (back.message, back.provider, back.status_code, back.retry_after) == ("slow", "p", 429, 3)
+    assert "Stuck: inner" in str(back.cause)
+    kept = pickle.loads(pickle.dumps(RateLimitError("slow", cause=ValueError("inner"))))
+    assert repr(kept.cause) == "ValueError('inner')"

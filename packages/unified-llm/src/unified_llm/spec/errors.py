@@ -21,6 +21,7 @@ SDKError
  +-- ConfigurationError         used wrongly, or not set up
 """
 
+import pickle
 from typing import Any, ClassVar
 
 
@@ -58,7 +59,13 @@ class SDKError(Exception):
             self.__cause__ = cause
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.message,), self.__dict__)
+        state = dict(self.__dict__)
+        try:
+            pickle.dumps(self.cause)
+        except Exception:
+            # An exception of another library that can't go to another process: what it said stays.
+            state["cause"] = SDKError(f"{type(self.cause).__name__}: {self.cause}")
+        return (type(self), (self.message,), state)
 
 
 class ProviderError(SDKError):

@@ -1,10 +1,9 @@
 """The base of every record that is data on the public surface."""
 
-import json
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 
 class Record(BaseModel):
@@ -26,11 +25,20 @@ class Record(BaseModel):
         try:
             return super().model_dump_json(**options)
         except PydanticSerializationError:
-            indent, ascii_only = options.pop("indent", None), options.pop("ensure_ascii", False)
-            separators = (",", ":") if indent is None else (",", ": ")
-            text = json.dumps(self.model_dump(mode="json", **options), ensure_ascii=False)
-            whole = json.loads(whole_characters(text))
-            return json.dumps(whole, ensure_ascii=ascii_only, indent=indent, separators=separators)
+            written = {name: options.pop(name) for name in ("indent", "ensure_ascii") if name in options}
+            whole = _with_whole_characters(self.model_dump(**options))
+            return to_json(whole, bytes_mode="base64", inf_nan_mode="null", **written).decode()
+
+
+def _with_whole_characters(value: Any) -> Any:
+    match value:
+        case str():
+            return whole_characters(value)
+        case dict():
+            return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_with_whole_characters(item) for item in value]
+    return value
 
 
 def whole_characters(text: str) -> str:
