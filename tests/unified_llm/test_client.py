@@ -2,9 +2,12 @@
 
 import gc
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import anyio
+import anyio.lowlevel
 import pytest
+from anyio import to_thread
 from unified_llm import (
     Client,
     ConfigurationError,
@@ -207,3 +210,19 @@ def test_every_registered_adapter_takes_its_variables(entry: ProviderEntry) -> N
     assert isinstance(adapter, ProviderAdapter)
     assert adapter.name == entry.name
     assert not entry.is_configured(dict.fromkeys(variables, ""))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_client_that_one_event_loop_made_works_in_another(anyio_backend_name: str) -> None:
+    class Careful(ScriptedAdapter):
+        async def initialize(self) -> None:
+            await anyio.lowlevel.checkpoint()
+
+    request = Request(model="m", messages=[Message.user("hi")])
+    with Careful("one", "two", "three") as adapter:
+        client = Client({"scripted": adapter}, "scripted")
+        other = "trio" if anyio_backend_name == "asyncio" else "asyncio"
+        for backend, text in ((other, "one"), (anyio_backend_name, "two")):
+            call = partial(anyio.run, client.complete, request, backend=backend)
+            assert (await to_thread.run_sync(call)).text == text
+        assert (await client.complete(request)).text == "three"

@@ -7,6 +7,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 import anyio
+from anyio.lowlevel import RunVar
 
 from unified_llm.client.event_stream import EventStream
 from unified_llm.client.middleware import (
@@ -44,7 +45,8 @@ class Client:
         self._complete = compose_complete(complete_layers(middleware), self._call_complete)
         self._stream_layers = stream_layers(middleware)
         self._uninitialized = {name for name, adapter in self.providers.items() if hasattr(adapter, "initialize")}
-        self._initializing = anyio.Lock()
+        # A lock belongs to the event loop that it was made in, and a client may be used from several.
+        self._initializing: RunVar[anyio.Lock | None] = RunVar("initializing", None)
 
     @classmethod
     def from_env(
@@ -134,8 +136,12 @@ class Client:
                 yield event
 
     async def _initialize(self, name: str, adapter: ProviderAdapter) -> None:
-        """Run the adapter's own check once, before its first request; a failed check is repeated by the next."""
-        async with self._initializing:
+        """Run the adapter's own check once (in an event loop); a failed check is repeated by the next request."""
+        lock = self._initializing.get()
+        if lock is None:
+            lock = anyio.Lock()
+            self._initializing.set(lock)
+        async with lock:
             if name in self._uninitialized:
                 initializing = adapter.initialize()  # type: ignore[attr-defined]
                 if inspect.isawaitable(initializing):
