@@ -4,12 +4,13 @@ Everything that can go wrong leaves here as an `SDKError`: foreign exceptions ar
 """
 
 import json
+import math
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -150,7 +151,11 @@ class HttpTransport:
         client = self._opened.get()
         if client is None or client.is_closed:
             generator = keep_client(self._base_url)
-            client = await anext(generator)
+            try:
+                _check_address(self._base_url)
+                client = await anext(generator)
+            except Exception as error:  # no two libraries agree on what they raise here
+                raise self._faults.unusable(error) from error
             self._own_client.set(generator)
             self._opened.set(client)
         return client
@@ -303,6 +308,15 @@ class _Faults:
                     provider=self._provider,
                 )
 
+    def unusable(self, error: Exception) -> ConfigurationError:
+        """No client can be made for the endpoint."""
+        return ConfigurationError(
+            f"no HTTP client can be made for {self._provider} at {self._base_url}; check base_url and the variables "
+            f"that name proxies and certificates: {error}",
+            cause=error,
+            provider=self._provider,
+        )
+
     def timed_out(self, what: str, *, cause: Exception | None = None, retryable: bool = False) -> RequestTimeoutError:
         return RequestTimeoutError(
             f"the request to {self._provider} {what}", cause=cause, provider=self._provider, retryable=retryable
@@ -341,8 +355,15 @@ def _timeouts(timeout: float | AdapterTimeout | None) -> AdapterTimeout:
             return AdapterTimeout()
         case AdapterTimeout():
             return timeout
-        case seconds:
+        case int() | float() as seconds if not math.isnan(seconds):
             return AdapterTimeout(connect=min(seconds, AdapterTimeout().connect), request=seconds, stream_read=seconds)
+    raise ConfigurationError(f"timeout must be a number of seconds or an AdapterTimeout, but is {timeout!r}")
+
+
+def _check_address(url: str) -> None:
+    """Raise ValueError for a port that doesn't exist: resolving it fails in ways that are hard to catch."""
+    if url.startswith("http"):
+        _ = urlsplit(url).port
 
 
 def _wrap(http_client: object) -> HttpClient:

@@ -14,7 +14,7 @@ class ProviderEntry:
     """A provider's name, its adapter as "module:Class", and the variables that fill the adapter's keyword arguments.
 
     A provider is registered when every `required` argument has a value. Of several variables the first that is set
-    to something other than "" counts.
+    to something other than white space counts.
     """
 
     name: str
@@ -39,7 +39,8 @@ class ProviderEntry:
 
 
 def _value(environ: Mapping[str, str], variables: Variables) -> str | None:
-    return next((value for variable in variables if (value := environ.get(variable))), None)
+    # A key out of a file often brings the file's last line end along.
+    return next((value for variable in variables if (value := environ.get(variable, "").strip())), None)
 
 
 # The order is the order of preference: the first configured provider becomes the default.

@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unified_llm.provider_utils.history import repair_history
+from unified_llm.provider_utils.provider_options import own_options
 from unified_llm.providers.anthropic.caching import count_breakpoints, mark_breakpoints
 from unified_llm.providers.anthropic.message import MessageTranslator
 from unified_llm.providers.anthropic.models import ModelFeatures, features_of
 from unified_llm.providers.anthropic.reasoning import plan_reasoning
 from unified_llm.providers.anthropic.structured import plan_answer
-from unified_llm.spec.errors import InvalidRequestError
+from unified_llm.spec.errors import ConfigurationError, InvalidRequestError
 from unified_llm.spec.request import Request
 from unified_llm.spec.response import Warning
 from unified_llm.spec.tools import Tool, ToolChoice
@@ -43,7 +44,7 @@ def build_request(request: Request, *, provider: str = "anthropic", stream: bool
     """
     history, repairs = repair_history(request.messages)
     warnings = list(repairs)
-    options = dict((request.provider_options or {}).get(provider) or {})
+    options = own_options(request, provider)
     headers = dict(options.pop("extra_headers", None) or {})
     betas = _names(options.pop("beta_headers", None))
     auto_cache = options.pop("auto_cache", True)
@@ -74,6 +75,8 @@ def build_request(request: Request, *, provider: str = "anthropic", stream: bool
 
 def _names(value: Any) -> list[str]:
     names = value.split(",") if isinstance(value, str) else value or ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"beta_headers must be a list of names, but is {value!r:.100}")
     return [name.strip() for name in names if name.strip()]
 
 

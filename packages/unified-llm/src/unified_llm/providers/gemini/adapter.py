@@ -104,4 +104,4 @@ class GeminiAdapter:
 def _path(model: str, method: str) -> str:
     # Tuned models and those of a publisher bring their folder with them.
     name = model if "/" in model else f"models/{model}"
-    return f"/v1beta/{quote(name)}:{method}"
+    return f"/v1beta/{quote(name, errors='replace')}:{method}"

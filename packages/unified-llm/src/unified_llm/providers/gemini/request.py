@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unified_llm.provider_utils.history import repair_history
+from unified_llm.provider_utils.provider_options import own_options
 from unified_llm.providers.gemini.message import MessageTranslator
 from unified_llm.providers.gemini.models import features_of
 from unified_llm.providers.gemini.reasoning import plan_thinking
@@ -43,7 +44,7 @@ def build_request(request: Request, *, provider: str = "gemini") -> WireRequest:
     """
     history, repairs = repair_history(request.messages)
     warnings = list(repairs)
-    options = dict((request.provider_options or {}).get(provider) or {})
+    options = own_options(request, provider)
     headers = dict(options.pop("extra_headers", None) or {})
     features = features_of(request.model)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unified_llm.provider_utils.history import repair_history
+from unified_llm.provider_utils.provider_options import own_options
 from unified_llm.providers.openai.message import MessageTranslator
 from unified_llm.providers.openai.models import features_of
 from unified_llm.spec.errors import InvalidRequestError
@@ -36,7 +37,7 @@ def build_request(request: Request, *, provider: str = "openai", stream: bool = 
     `conversation` the messages go on from what the provider has stored. Raises InvalidRequestError for what the
     protocol can't carry and the request can't do without.
     """
-    options = dict((request.provider_options or {}).get(provider) or {})
+    options = own_options(request, provider)
     headers = dict(options.pop("extra_headers", None) or {})
     store = bool(options.setdefault("store", False))
     warnings: list[Warning] = []

@@ -40,7 +40,10 @@ class OpenAICompatibleAdapter:
         if not base_url:
             raise ConfigurationError(f"{name} needs a base_url, such as http://127.0.0.1:8000/v1", provider=name)
         self.name = name
-        url = urlsplit(base_url)
+        try:
+            url = urlsplit(base_url)
+        except ValueError as error:
+            raise ConfigurationError(f"{name}'s base_url {base_url!r} is none: {error}", provider=name) from error
         self._params = dict(parse_qsl(url.query)) or None
         authorization = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._transport = HttpTransport(

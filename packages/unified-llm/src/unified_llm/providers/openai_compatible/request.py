@@ -8,6 +8,7 @@ from typing import Any
 
 from unified_llm.provider_utils.history import repair_history
 from unified_llm.provider_utils.media import check_size, inline_media
+from unified_llm.provider_utils.provider_options import own_options
 from unified_llm.spec.errors import InvalidRequestError
 from unified_llm.spec.messages import (
     AudioData,
@@ -75,7 +76,7 @@ def build_request(request: Request, *, provider: str, stream: bool = False) -> W
     if stream:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    options = dict((request.provider_options or {}).get(provider) or {})
+    options = own_options(request, provider)
     headers = dict(options.pop("extra_headers", None) or {})
     body.update(options)
     return WireRequest(body, headers, tuple(warnings))
