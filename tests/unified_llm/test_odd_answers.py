@@ -249,6 +249,19 @@ def test_an_item_that_is_announced_twice_is_one_call():
     assert [(call.id, call.arguments) for call in response.tool_calls] == [("c", {"x": 1})]
 
 
+@pytest.mark.parametrize("odd", [{"name": None}, {"call_id": None}, {"arguments": None}, {"name": 5}])
+def test_what_the_start_of_a_call_said_stands(odd):
+    item = {"type": "function_call", "id": "i", "call_id": "c", "name": "f", "arguments": ""}
+    payloads = [
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"x": 1}'},
+        {"type": "response.output_item.done", "output_index": 0, "item": {**item, "arguments": '{"x": 1}', **odd}},
+        {"type": "response.completed", "response": {"id": "r", "model": "m", "output": []}},
+    ]
+    (call,) = streamed(openai.StreamDecoder(), payloads).tool_calls
+    assert (call.id, call.name, call.arguments) == ("c", "f", {"x": 1})
+
+
 @pytest.mark.parametrize(
     "chunks",
     [

@@ -146,7 +146,7 @@ class ItemStream:
                 self.wire = wire
                 events += self._begin_call()
             assert self._call is not None
-            wire["call_id"] = self._call.id
+            wire["call_id"], wire["name"] = self._call.id, self._call.name
             wire[_CALL_TEXTS[kind]] = written_text(wire.get(_CALL_TEXTS[kind])) or "".join(self._arguments)
         return wire
 
