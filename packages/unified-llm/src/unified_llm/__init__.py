@@ -18,6 +18,7 @@ from unified_llm.client.event_stream import EventStream
 from unified_llm.client.middleware import Middleware
 from unified_llm.provider_utils.accumulator import StreamAccumulator
 from unified_llm.provider_utils.retry import RetryPolicy, retry
+from unified_llm.providers.registry import required_variables
 from unified_llm.spec.abort import AbortController, AbortSignal
 from unified_llm.spec.adapter import ProviderAdapter
 from unified_llm.spec.errors import (
@@ -145,6 +146,7 @@ __all__ = [
     "get_latest_model",
     "get_model_info",
     "list_models",
+    "required_variables",
     "retry",
     "set_default_client",
     "stream",

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import anyio
 import click
-from unified_llm import Client, ConfigurationError, LocalAdapter
+from unified_llm import Client, ConfigurationError, LocalAdapter, required_variables
 
 from attractor.cli.failure import FAILED, SUCCESS
 from attractor.cli.output import write_json, write_result
@@ -64,7 +64,7 @@ def _models() -> Iterator[_Finding]:
     except ConfigurationError as error:
         yield _Finding("providers", False, str(error))
     else:
-        detail = ", ".join(providers) or "none: set ANTHROPIC_API_KEY or OPENAI_COMPATIBLE_BASE_URL"
+        detail = ", ".join(providers) or f"none: set {required_variables()}"
         yield _Finding("providers", bool(providers), detail)
     try:
         anyio.run(LocalAdapter().initialize)

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from unified_llm import Client, ConfigurationError, LocalAdapter
+from unified_llm import Client, ConfigurationError, LocalAdapter, required_variables
 
 from attractor.backends.agent import AgentBackend
 from attractor.backends.base import CodergenBackend
@@ -107,8 +107,8 @@ def _choose_providers(
 
 def _ways_out() -> str:
     return (
-        "set ANTHROPIC_API_KEY, or OPENAI_COMPATIBLE_BASE_URL (and OPENAI_COMPATIBLE_API_KEY) for a server that speaks "
-        "Chat Completions; or use the model on this machine with --provider local; or run without one with --simulate"
+        f"set {required_variables()}; or use the model on this machine with --provider local; or run without one with "
+        "--simulate"
     )
 
 

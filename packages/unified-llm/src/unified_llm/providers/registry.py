@@ -88,7 +88,8 @@ def adapters_from_env(environ: Mapping[str, str]) -> dict[str, ProviderAdapter]:
 
 def required_variables() -> str:
     """Which variables configure which provider, for messages that tell a user what is missing."""
-    return ", ".join(
+    ways = [
         f"{' and '.join(' or '.join(variables) for variables in entry.required.values())} for {entry.name}"
         for entry in PROVIDERS
-    )
+    ]
+    return f"{', '.join(ways[:-1])}, or {ways[-1]}"
