@@ -1,6 +1,7 @@
 """Stopping: abort, close, cancellation. Nothing runs on, and the model isn't asked again (sections 2.8, 9.11)."""
 
 import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from agent_loop import (
     LocalExecutionEnvironment,
     RegisteredTool,
     Session,
+    SessionError,
     SessionState,
     StopReason,
     SubmitResult,
@@ -18,7 +20,7 @@ from agent_loop import (
     ToolResultsTurn,
     create_openai_profile,
 )
-from unified_llm import Client
+from unified_llm import AuthenticationError, Client
 from unified_llm.testing import ScriptedAdapter, events_of, respond
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
@@ -155,3 +157,32 @@ async def test_two_may_abort_at_once(tmp_path: Path) -> None:
         tasks.start_soon(session.abort)
         tasks.start_soon(session.close)
     assert [event.kind async for event in session.events()].count(EventKind.SESSION_END) == 1
+
+
+async def test_a_session_that_is_ending_takes_nothing_more(tmp_path: Path) -> None:
+    # The command's background process withstands SIGTERM, so that ending takes two seconds.
+    leaves = respond(tool_calls=[("shell", {"command": "(trap '' TERM; sleep 300; sleep 300) & echo started"})])
+    session, adapter = start(tmp_path, leaves, AuthenticationError("wrong key", provider="openai"), "never asked")
+    refused: list[str] = []
+
+    async def come_too_late() -> None:
+        async with aclosing(session.events()) as events:
+            async for event in events:
+                if event.kind is EventKind.PROCESSING_END:
+                    break
+        assert session.state is not SessionState.CLOSED
+        for late in (session.steer, session.follow_up):
+            with pytest.raises(SessionError, match="closed"):
+                late("too late")
+            refused.append(late.__name__)
+        with pytest.raises(SessionError, match="closed"):
+            await session.submit("too late")
+        refused.append("submit")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(come_too_late)
+        result = await session.submit("Go.")
+    assert (result.stop_reason, result.text) == (StopReason.ERROR, "")
+    assert refused == ["steer", "follow_up", "submit"]
+    assert len(adapter.requests) == 2
+    assert session.state is SessionState.CLOSED

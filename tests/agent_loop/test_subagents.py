@@ -18,6 +18,7 @@ from agent_loop import (
     StopReason,
     SubAgentStatus,
     ToolDefinition,
+    ToolError,
     ToolResultsTurn,
     UserTurn,
     create_anthropic_profile,
@@ -25,6 +26,7 @@ from agent_loop import (
     create_openai_compatible_profile,
     create_openai_profile,
 )
+from agent_loop.subagents import SpawnRequest
 from unified_llm import AuthenticationError, Client, Request, Response
 from unified_llm.testing import ScriptedAdapter, events_of, respond
 
@@ -377,3 +379,14 @@ async def test_an_error_of_the_parent_comes_out_as_it_is(tmp_path: Path) -> None
     assert isinstance(result.error, AuthenticationError)
     assert session.state is SessionState.CLOSED
     assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+@BOTH_BACKENDS
+async def test_an_idle_session_spawns_nothing_and_still_closes(tmp_path: Path) -> None:
+    session = start(tmp_path, Models())
+    with pytest.raises(ToolError, match="while the session processes an input"):
+        await session.subagents.spawn(SpawnRequest(task="CHILD work"))
+    assert not session.subagents.handles
+    with anyio.fail_after(5):
+        await session.close()
+    assert session.state is SessionState.CLOSED

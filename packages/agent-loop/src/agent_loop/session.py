@@ -70,6 +70,7 @@ class Session(SessionRecord):
         self._releasing = anyio.Lock()
         self._initialized = False
         self._started = False
+        self._ending = False
         self.emit(EventKind.SESSION_START, profile=profile.id, model=profile.model)
 
     async def submit(self, user_input: str) -> SubmitResult:
@@ -94,9 +95,11 @@ class Session(SessionRecord):
             stop_reason, error, fatal = StopReason.ERROR, raised, self._report_error(raised)
         finally:
             self._scope = None
+            # From here on nobody gets in, although ending takes its time.
+            self._ending = self._ending or fatal
             self._end_processing(stop_reason)
             try:
-                if fatal or self.abort_signaled:
+                if self._ending:
                     await self._end()
             finally:
                 self._finished.set()
@@ -120,7 +123,7 @@ class Session(SessionRecord):
         """Stop at once: cancel the model call, kill what runs, and close. Returns when all of it is done."""
         if self.state is SessionState.CLOSED:
             return
-        self.abort_signaled = True
+        self.abort_signaled = self._ending = True
         if self._scope is None:
             await self._end()
             return
@@ -161,7 +164,7 @@ class Session(SessionRecord):
         return child
 
     def _require_open(self) -> None:
-        if self.state is SessionState.CLOSED:
+        if self._ending or self.state is SessionState.CLOSED:
             raise SessionError("the session is closed")
 
     async def _start(self) -> None:

@@ -99,7 +99,9 @@ class SubAgents:
 
     async def spawn(self, request: SpawnRequest) -> SubAgentHandle:
         """Start a subagent. It runs beside the caller."""
+        self._require_open()
         session = await self._create(request)
+        self._require_open()
         handle = SubAgentHandle(id=f"agent-{len(self._handles) + 1}", session=session)
         self._handles[handle.id] = handle
         self._start(handle, request.task)
@@ -119,8 +121,9 @@ class SubAgents:
     async def wait(self, agent_id: str) -> SubAgentResult:
         """The result, as soon as there is one; the same again the next time."""
         handle = self._get(agent_id)
-        await handle.finished.wait()
-        assert handle.result is not None
+        # Between its end and this waking up it may have been given more to do.
+        while handle.result is None:
+            await handle.finished.wait()
         return handle.result
 
     async def close_agent(self, agent_id: str) -> SubAgentHandle:
@@ -152,10 +155,9 @@ class SubAgents:
         await tasks.__aexit__(None, None, None)
 
     def _start(self, handle: SubAgentHandle, message: str) -> None:
-        if self._tasks is None:
-            raise ToolError("subagents can only work while the session processes an input")
+        tasks = self._require_open()
         handle.status, handle.result, handle.finished = SubAgentStatus.RUNNING, None, anyio.Event()
-        self._tasks.start_soon(self._run, handle, message)
+        tasks.start_soon(self._run, handle, message)
 
     async def _run(self, handle: SubAgentHandle, message: str) -> None:
         """Whatever happens to a child becomes its result, never an error of the parent."""
@@ -178,6 +180,11 @@ class SubAgents:
                 reason=_reason(result),
             )
             handle.finished.set()
+
+    def _require_open(self) -> TaskGroup:
+        if self._tasks is None:
+            raise ToolError("subagents can only work while the session processes an input")
+        return self._tasks
 
     async def _close(self, handles: list[SubAgentHandle]) -> None:
         async with anyio.create_task_group() as closing:
