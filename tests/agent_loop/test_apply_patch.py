@@ -204,3 +204,31 @@ def test_the_files_of_a_patch_are_known_beforehand() -> None:
     patch = patch_of("*** Update File: a", "*** Move to: b", "*** Delete File: c")
     assert list(APPLY_PATCH.writes(patch)) == ["a", "c", "b"]
     assert list(APPLY_PATCH.writes({"patch": "nonsense"})) == []
+
+
+@pytest.mark.parametrize("name", ["nul\0.txt", "half\ud800.txt", "loop/file.txt"])
+async def test_an_impossible_name_leaves_no_half_of_a_patch(
+    environment: Environment, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "first.txt").write_text("first\n")
+    before = snapshot(tmp_path)
+    patch = patch_of("*** Update File: first.txt", "-first", "+1st", f"*** Add File: {name}", "+x")
+    with pytest.raises(ToolError, match=r"Nothing was changed\."):
+        await apply_patch(patch, environment)
+    assert snapshot(tmp_path) == before
+
+
+async def test_a_tilde_is_the_home_directory_as_for_the_other_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    patch = patch_of("*** Add File: ~/notes.txt", "+x")
+    with pytest.raises(ToolError, match=r"outside the working directory"):
+        await apply_patch(patch, LocalExecutionEnvironment(work))
+    assert list(work.iterdir()) == []
+    await apply_patch(patch, LocalExecutionEnvironment(work, writable_roots=[home]))
+    assert (home / "notes.txt").read_text() == "x\n"

@@ -176,3 +176,20 @@ async def test_read_before_write_knows_patches_and_keeps_sessions_apart(tmp_path
         await second.submit("go")
     assert [is_error for _, is_error in results(second)] == [True, False, False]
     assert (tmp_path / "f").read_text() == "b\n"
+
+
+async def test_read_before_write_looks_behind_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "settings").write_text("precious")
+    session = start(
+        tmp_path,
+        call("write_file", file_path="~/settings", content="gone"),
+        call("read_file", file_path="~/settings"),
+        call("write_file", file_path="~/settings", content="changed"),
+        "Done.",
+        approvers=[ReadBeforeWrite()],
+    )
+    async with session:
+        await session.submit("Go.")
+    assert [is_error for _, is_error in results(session)] == [True, False, False]
+    assert (tmp_path / "settings").read_text() == "changed"

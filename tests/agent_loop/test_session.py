@@ -28,6 +28,7 @@ from agent_loop import (
     ToolResultsTurn,
     UserTurn,
     create_anthropic_profile,
+    create_gemini_profile,
     create_openai_profile,
 )
 from agent_loop.profiles import ProviderProfile
@@ -62,6 +63,10 @@ def start(directory: Path, *steps: Any, profile: ProviderProfile | None = None, 
         retry_policy=AT_ONCE,
         **options,
     )
+
+
+def definition_of(properties: dict[str, Any]) -> ToolDefinition:
+    return ToolDefinition(name="custom", description="Custom.", parameters={"type": "object", "properties": properties})
 
 
 def requests(session: Session) -> list[Request]:
@@ -628,3 +633,67 @@ async def test_cancelling_an_asyncio_task_kills_what_it_started(tmp_path: Path) 
         assert ended.is_set()
         with pytest.raises(ProcessLookupError):
             os.killpg(int((tmp_path / "pid").read_text()), 0)
+
+
+async def accept(arguments: dict[str, Any], environment: LocalExecutionEnvironment) -> str:
+    return "accepted"
+
+
+def leave_program(arguments: dict[str, Any], environment: LocalExecutionEnvironment) -> str:
+    raise SystemExit(2)
+
+
+def fail_to_tell(arguments: dict[str, Any]) -> list[str]:
+    raise KeyError("path")
+
+
+@BOTH_BACKENDS
+@pytest.mark.parametrize(
+    ("tool", "complaint"),
+    [
+        (RegisteredTool(definition_of({"x": {"type": "strng"}}), accept), "strng"),
+        (RegisteredTool(definition_of({"x": {"pattern": "("}}), accept), "unterminated"),
+        (RegisteredTool(definition_of({"x": {"$ref": "#/$defs/none"}}), accept), "$defs/none"),
+        (RegisteredTool(definition_of({}), leave_program), "2"),
+    ],
+    ids=["type", "pattern", "reference", "exit"],
+)
+async def test_a_faulty_tool_is_an_error_result_and_never_the_session_s_end(
+    tmp_path: Path, tool: RegisteredTool, complaint: str
+) -> None:
+    profile = create_anthropic_profile("test-model")
+    profile.tool_registry.register(tool)
+    session = start(tmp_path, respond(tool_calls=[("custom", {"x": "1"})]), "I see.", profile=profile)
+    async with session:
+        result = await session.submit("Go.")
+        assert (result.stop_reason, session.state) == (StopReason.COMPLETED, SessionState.IDLE)
+    (answer,) = session.history[2].results  # type: ignore[union-attr]
+    assert answer.is_error
+    assert answer.content.startswith("Tool error (custom): ")
+    assert complaint in answer.content
+
+
+async def test_a_tool_that_can_t_tell_what_it_writes_is_executed_all_the_same(tmp_path: Path) -> None:
+    profile = create_anthropic_profile("test-model")
+    profile.tool_registry.register(RegisteredTool(definition_of({}), accept, writes=fail_to_tell))
+    session = start(tmp_path, respond(tool_calls=[("custom", {}), ("custom", {})]), "Done.", profile=profile)
+    async with session:
+        await session.submit("Go.")
+    assert [one.content for one in session.history[2].results] == ["accepted"] * 2  # type: ignore[union-attr]
+
+
+async def test_half_characters_reach_neither_the_model_nor_the_events(tmp_path: Path) -> None:
+    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))).touch()
+    (tmp_path / "AGENTS.md").write_bytes("Größe first, then a stray ".encode() + b"\xff.")
+    profile = create_gemini_profile("test-model")
+    profile.id = "anthropic"
+    calls = [("glob", {"pattern": "caf*"}), ("list_dir", {}), ("read_file", {"file_path": "caf\udce9"})]
+    session = start(tmp_path, respond(tool_calls=calls), "Done.", profile=profile)
+    async with session:
+        await session.submit("Go.")
+    for message in requests(session)[1].messages:
+        message.model_dump_json().encode()
+    assert "stray \ufffd." in requests(session)[1].messages[0].text
+    ends = [event.data for event in await events(session) if event.kind is EventKind.TOOL_CALL_END]
+    assert [str(data).isprintable() for data in ends] == [True] * 3
+    assert str(ends[0]["output"]).endswith("caf\ufffd.txt")

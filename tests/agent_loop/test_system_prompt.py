@@ -141,3 +141,17 @@ async def test_unreadable_documents_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").mkdir()
     (tmp_path / "CLAUDE.md").write_bytes(b"\0")
     assert await discover_project_docs(LocalExecutionEnvironment(tmp_path), ["AGENTS.md", "CLAUDE.md", "X.md"]) == ""
+
+
+async def test_documents_above_a_working_directory_that_is_reached_by_a_symlink(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (repository / "AGENTS.md").write_text("from the root")
+    (repository / "sub").mkdir()
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "checkout").symlink_to(repository)
+    for directory in (repository / "sub", elsewhere / "checkout" / "sub", elsewhere / "checkout"):
+        environment = LocalExecutionEnvironment(directory)
+        snapshot = await take_git_snapshot(environment)
+        assert snapshot is not None
+        assert "from the root" in await discover_project_docs(environment, ["AGENTS.md"], snapshot.root)

@@ -1,11 +1,10 @@
 """Who may say no to a tool call, between its validation and its execution (sections 3.8 and 8)."""
 
 import inspect
-import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from agent_loop.environments.base import ExecutionEnvironment
+from agent_loop.environments.base import ExecutionEnvironment, absolute_path
 from agent_loop.tools.registry import Arguments, RegisteredTool
 
 
@@ -55,8 +54,7 @@ class ApprovalRequest:
         return self._absolute(self.tool.writes(self.arguments) if self.tool.writes is not None else ())
 
     def _absolute(self, paths: Iterable[str]) -> frozenset[str]:
-        directory = self.environment.working_directory()
-        return frozenset(posixpath.normpath(posixpath.join(directory, path)) for path in paths)
+        return frozenset(absolute_path(self.environment, path) for path in paths)
 
 
 Approver = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]

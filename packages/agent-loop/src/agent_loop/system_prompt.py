@@ -8,6 +8,7 @@ from unified_llm import Tool
 
 from agent_loop.environments.base import ExecutionEnvironment
 from agent_loop.errors import ExecutionEnvironmentError
+from agent_loop.text_encoding import to_unicode
 
 PROJECT_DOCS_BUDGET = 32 * 1024
 PROJECT_DOCS_TRUNCATED = "[Project instructions truncated at 32KB]"
@@ -31,6 +32,11 @@ async def take_git_snapshot(environment: ExecutionEnvironment) -> GitSnapshot | 
     root = await _git(environment, "rev-parse --show-toplevel")
     if not root:
         return None
+    # Git names the root without symlinks; the working directory's own name for it is the one to walk down from.
+    directory = environment.working_directory().rstrip("/")
+    prefix = (await _git(environment, "rev-parse --show-prefix") or "").rstrip("/")
+    if not prefix or directory.endswith(f"/{prefix}"):
+        root = directory.removesuffix(prefix).rstrip("/") or "/"
     status = await _git(environment, "status --porcelain") or ""
     entries = [line[:2] for line in status.splitlines()]
     untracked = entries.count("??")
@@ -70,8 +76,8 @@ async def discover_project_docs(
                 continue
             if text.strip():
                 found.append(f"# Instructions from {path}\n\n{text.strip()}")
-    docs = "\n\n".join(found)
-    encoded = docs.encode(errors="replace")
+    docs = to_unicode("\n\n".join(found))
+    encoded = docs.encode()
     if len(encoded) <= PROJECT_DOCS_BUDGET:
         return docs
     return encoded[:PROJECT_DOCS_BUDGET].decode(errors="ignore") + f"\n\n{PROJECT_DOCS_TRUNCATED}"
@@ -121,4 +127,4 @@ def describe_tools(tools: Sequence[Tool]) -> str:
 
 def join_layers(layers: Sequence[str]) -> str:
     """Layers that have something to say, in order."""
-    return "\n\n".join(layer.strip() for layer in layers if layer.strip())
+    return to_unicode("\n\n".join(layer.strip() for layer in layers if layer.strip()))

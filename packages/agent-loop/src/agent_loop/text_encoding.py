@@ -1,8 +1,10 @@
 """Bytes of a text file as text that can be edited and turned back into the very same bytes."""
 
 import codecs
+import re
 from dataclasses import dataclass
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # UTF-32 first: its little-endian mark begins with the one of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -58,3 +60,8 @@ def detect_encoding(data: bytes) -> TextEncoding:
             return TextEncoding(errors="surrogateescape")
         return TextEncoding("latin-1")
     return TextEncoding()
+
+
+def to_unicode(text: str) -> str:
+    """Text with a replacement for what stands for undecodable bytes in names and contents, and can't be sent on."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)

@@ -1,8 +1,8 @@
 """From a model's call to its result (section 3.8): lookup, validate, approve, execute, truncate, emit, return."""
 
 import inspect
-import posixpath
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -10,8 +10,10 @@ import anyio.to_thread
 from unified_llm import ToolCall, ToolResultData
 
 from agent_loop.approvals import Allow, ApprovalRequest, Deny, decide
+from agent_loop.environments.base import absolute_path
 from agent_loop.events import EventKind
 from agent_loop.session_record import SessionRecord
+from agent_loop.text_encoding import to_unicode
 from agent_loop.tools.registry import RegisteredTool, ToolContext, ToolOutput
 from agent_loop.truncation import truncate_tool_output
 
@@ -52,10 +54,14 @@ def cancelled_results(calls: Sequence[ToolCall]) -> list[ToolResultData]:
 
 def _files_written(session: SessionRecord, call: ToolCall) -> frozenset[str]:
     tool = session.provider_profile.tool_registry.get(call.name)
-    if tool is None or tool.writes is None or _find_error(call, tool):
+    if tool is None or tool.writes is None:
         return frozenset()
-    directory = session.execution_env.working_directory()
-    return frozenset(posixpath.normpath(posixpath.join(directory, path)) for path in tool.writes(call.arguments))
+    try:
+        paths = [] if _find_error(call, tool) else list(tool.writes(call.arguments))
+    except Exception:
+        # The tool is at fault; what is wrong with it will be the call's result.
+        return frozenset()
+    return frozenset(absolute_path(session.execution_env, path) for path in paths)
 
 
 async def execute_single_tool(session: SessionRecord, call: ToolCall) -> ToolResultData:
@@ -65,14 +71,14 @@ async def execute_single_tool(session: SessionRecord, call: ToolCall) -> ToolRes
     if tool is None:
         known = ", ".join(session.provider_profile.tool_registry.names()) or "none"
         return _fail(session, call, f"Unknown tool: {call.name}. The tools are: {known}")
-    error = _find_error(call, tool)
-    if error:
-        return _fail(session, call, f"Invalid arguments for tool: {call.name}: {error}")
     try:
+        if error := _find_error(call, tool):
+            return _fail(session, call, f"Invalid arguments for tool: {call.name}: {error}")
         if session.approvers and isinstance(denial := await _decide(session, call, tool), Deny):
             return _fail(session, call, f"Denied: {denial.reason}")
         output = await _execute(session, call, tool)
-    except Exception as raised:
+    except (Exception, SystemExit) as raised:
+        # SystemExit too: a function that was written for the command line must not end the host.
         return _fail(session, call, f"Tool error ({call.name}): {str(raised) or type(raised).__name__}")
     except anyio.get_cancelled_exc_class():
         _fail(session, call, CANCELLED)
@@ -94,6 +100,7 @@ async def execute_single_tool(session: SessionRecord, call: ToolCall) -> ToolRes
 
 
 def _fail(session: SessionRecord, call: ToolCall, error: str) -> ToolResultData:
+    error = to_unicode(error)
     session.emit(EventKind.TOOL_CALL_END, tool_name=call.name, call_id=call.id, error=error, is_error=True)
     content = truncate_tool_output(error, call.name, session.config)
     return ToolResultData(tool_call_id=call.id, content=content, is_error=True)
@@ -127,7 +134,11 @@ async def _execute(session: SessionRecord, call: ToolCall, tool: RegisteredTool)
         output = await anyio.to_thread.run_sync(execute, abandon_on_cancel=True)
     if inspect.isawaitable(output):
         output = await output
-    return output if isinstance(output, ToolOutput) else ToolOutput(text=str(output))
+    return (
+        replace(output, text=to_unicode(output.text))
+        if isinstance(output, ToolOutput)
+        else ToolOutput(text=to_unicode(str(output)))
+    )
 
 
 class _OutputReport:

@@ -1,5 +1,6 @@
 """The contract between tools and the place where they run (section 4.1)."""
 
+import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -145,3 +146,10 @@ class ExecutionEnvironment(Protocol):
     def os_version(self) -> str:
         """Name and version of the operating system, for people and models to read."""
         ...
+
+
+def absolute_path(environment: ExecutionEnvironment, path: str) -> str:
+    """The one name by which a path of that environment is known. What begins with a home directory stays as it is."""
+    if path == "~" or path.startswith("~/"):
+        return path
+    return posixpath.normpath(posixpath.join(environment.working_directory(), path))

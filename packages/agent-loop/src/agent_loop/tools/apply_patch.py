@@ -1,11 +1,10 @@
 """The apply_patch tool (section 3.4, appendix A): a patch over several files, applied wholly or not at all."""
 
-import posixpath
 from dataclasses import dataclass, field
 
 import anyio
 
-from agent_loop.environments.base import ExecutionEnvironment
+from agent_loop.environments.base import ExecutionEnvironment, absolute_path
 from agent_loop.errors import ExecutionEnvironmentError, PathNotFoundError, ToolError
 from agent_loop.text_encoding import NotTextError, detect_encoding
 from agent_loop.tools.patch_application import HunkError, PatchedText, apply_hunks
@@ -129,7 +128,7 @@ class _Plan:
         for index, step in enumerate(self._steps):
             try:
                 await step.do(self.environment)
-            except (ToolError, ExecutionEnvironmentError, OSError) as error:
+            except Exception as error:  # Whatever it is: half a patch must not stay.
                 left = await self._undo(self._steps[:index])
                 state = f"These could not be undone: {', '.join(left)}" if left else _NOTHING_CHANGED
                 raise ToolError(f"{step.path}: {error}. {state}") from None
@@ -139,7 +138,7 @@ class _Plan:
         for step in reversed(steps):
             try:
                 await step.undo(self.environment)
-            except (ExecutionEnvironmentError, OSError) as error:
+            except Exception as error:
                 left.append(f"{step.path} ({error})")
         return left
 
@@ -173,7 +172,7 @@ class _Plan:
             raise ToolError(f"{path} exists already; change it with Update File, or delete it in the same patch before")
 
     def _absolute(self, path: str) -> str:
-        return posixpath.normpath(posixpath.join(self.environment.working_directory(), path))
+        return absolute_path(self.environment, path)
 
 
 def _patch(operation: UpdateFile, data: bytes) -> tuple[PatchedText, bytes]:

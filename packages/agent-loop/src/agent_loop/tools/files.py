@@ -6,6 +6,7 @@ from unified_llm import ImageData
 
 from agent_loop.environments.base import ExecutionEnvironment
 from agent_loop.errors import ToolError
+from agent_loop.text_encoding import to_unicode
 from agent_loop.tools.registry import Arguments, RegisteredTool, ToolDefinition, ToolOutput
 
 DEFAULT_LINE_LIMIT = 2_000
@@ -34,11 +35,6 @@ async def read_file(arguments: Arguments, environment: ExecutionEnvironment) -> 
     if len(lines) > limit:
         numbered += f"\n[The file goes on. Continue with offset={offset + limit}.]"
     return numbered
-
-
-def to_unicode(text: str) -> str:
-    """Text in which bytes that aren't UTF-8 are replaced: what stands for them in an environment can't be sent on."""
-    return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def split_lines(text: str) -> list[str]:

@@ -4,7 +4,7 @@ import posixpath
 
 from agent_loop.environments.base import ExecutionEnvironment
 from agent_loop.errors import BinaryFileError, ExecutionEnvironmentError, ToolError
-from agent_loop.tools.files import to_unicode
+from agent_loop.text_encoding import to_unicode
 from agent_loop.tools.registry import Arguments, RegisteredTool, ToolDefinition
 
 MAX_FILES = 100
