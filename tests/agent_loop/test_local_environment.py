@@ -13,7 +13,7 @@ import pytest
 from agent_loop import EnvironmentPolicy, ExecutionEnvironment, LocalExecutionEnvironment
 from agent_loop.environments.output import STDERR, STDOUT, OutputCapture
 from agent_loop.environments.variables import filter_variables
-from agent_loop.errors import BinaryFileError, PathNotAllowedError, PathNotFoundError
+from agent_loop.errors import BinaryFileError, ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
 from agent_loop.tools.files import read_file
 
 Environment = LocalExecutionEnvironment
@@ -311,3 +311,37 @@ async def test_without_process_descriptors_commands_run_just_as_well(
     assert (await environment.exec_command("exit 3", 5_000)).exit_code == 3
     result = await environment.exec_command("echo part; sleep 300", 200)
     assert (result.stdout, result.timed_out, result.exit_code) == ("part\n", True, 143)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="daemons are found through /proc")
+async def test_cleanup_finds_daemons_that_are_just_starting(environment: Environment) -> None:
+    result = await environment.exec_command("for i in $(seq 60); do setsid sleep 300 & echo $!; done", 10_000)
+    await environment.cleanup()
+    pids = [int(line) for line in result.stdout.split()]
+    assert len(pids) == 60
+    assert [pid for pid in pids if is_alive(pid)] == []
+
+
+@pytest.mark.parametrize("name", ["~$report.txt", "~nobody-of-this-name", "n" * 255, "ü" * 127])
+async def test_unusual_names_are_names_like_any_other(environment: Environment, tmp_path: Path, name: str) -> None:
+    await environment.write_file(name, "first")
+    await environment.write_file(name, "second")
+    assert await environment.read_file(name) == "second"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+async def test_a_file_bigger_than_the_memory_is_never_held_whole(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "huge").write_bytes(b"first\n")
+    os.truncate(tmp_path / "huge", 1 << 40)
+    assert await environment.read_file("huge", 1, 1) == "first\n"
+    with pytest.raises(BinaryFileError):
+        await environment.read_file("huge", 1, 2)
+    with pytest.raises(ExecutionEnvironmentError, match="too big to be read whole"):
+        await environment.read_bytes("huge")
+
+
+async def test_a_long_line_of_a_big_file_counts_as_one(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * (17 << 20) + b"\nsecond\nthird")
+    assert await environment.read_file("big", 2, 1) == "second\n"
+    assert await environment.read_file("big", 3, 5) == "third"
+    assert len(await environment.read_file("big", 1, 3)) == 16 << 20

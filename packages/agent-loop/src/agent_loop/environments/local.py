@@ -24,7 +24,7 @@ from agent_loop.environments.local_search import (
 )
 from agent_loop.environments.output import STDERR, STDOUT, OutputCapture
 from agent_loop.environments.process import run_command
-from agent_loop.environments.process_group import groups_of_marked, signal_group, terminate_groups
+from agent_loop.environments.process_group import signal_group, terminate_marked
 from agent_loop.environments.variables import EnvironmentPolicy, filter_variables
 from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
 
@@ -85,7 +85,7 @@ class LocalExecutionEnvironment:
             return
         with anyio.CancelScope(shield=True):
             groups, self._groups = self._groups, set()
-            await terminate_groups(groups | groups_of_marked(f"{_MARKER}={self._id}"))
+            await terminate_marked(f"{_MARKER}={self._id}", groups)
             if self._output_directory is not None:
                 directory, self._output_directory = self._output_directory, None
                 await anyio.to_thread.run_sync(lambda: shutil.rmtree(directory, ignore_errors=True))
@@ -198,7 +198,9 @@ class LocalExecutionEnvironment:
         return await self._in_thread(lambda: glob_files(pattern, self._resolve(path)))
 
     def _resolve(self, path: str) -> Path:
-        return Path(os.path.normpath(self._directory / Path(path).expanduser()))
+        # Other names may begin with a tilde as well, those of temporary files for instance.
+        home = path == "~" or path.startswith("~/")
+        return Path(os.path.normpath(self._directory / (Path(path).expanduser() if home else path)))
 
     def _resolve_writable(self, path: str) -> Path:
         return self._require_writable(path, self._resolve(path).resolve())

@@ -5,14 +5,16 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from agent_loop.environments.base import DirEntry
-from agent_loop.errors import BinaryFileError, PathNotAllowedError, PathNotFoundError
+from agent_loop.errors import BinaryFileError, ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
 from agent_loop.text_encoding import NotTextError, detect_encoding
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
+# What is read for an edit or as an image; nothing bigger is sensibly changed by a text that a model writes.
+MAX_READ_BYTES = 256 * 1024 * 1024
+_PIECE = 65_536
 _SPECIAL = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISLNK, "a symlink"),
@@ -49,9 +51,16 @@ def require_regular(mode: int, path: Path) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """All of a regular file."""
+    """All of a regular file. Raises ExecutionEnvironmentError for one that is too big to be held in memory."""
     with open(open_regular(path), "rb") as file:
-        return file.read()
+        size = os.fstat(file.fileno()).st_size
+        # What the kernel makes up (/proc) has no size, and may yet be endless.
+        data = b"" if size > MAX_READ_BYTES else file.read(None if size else MAX_READ_BYTES + 1)
+    if max(size, len(data)) > MAX_READ_BYTES:
+        raise ExecutionEnvironmentError(
+            f"{path} is too big to be read whole (over {MAX_READ_BYTES >> 20} MiB); read a part, or use a command"
+        )
+    return data
 
 
 def read_text(path: Path, offset: int | None, limit: int | None) -> str:
@@ -75,11 +84,13 @@ def _read_lines(path: Path, start: int, count: int) -> bytes:
     """Lines out of a file too big to be read whole, at most MAX_WHOLE_BYTES of them."""
     taken, room = [], MAX_WHOLE_BYTES
     with open(open_regular(path), "rb") as file:
-        for line in islice(file, start, start + count):
-            taken.append(line[:room])
-            room -= len(line)
-            if room <= 0:
-                break
+        # A line may be longer than the memory, so that it comes in pieces.
+        while start > 0 and (piece := file.readline(_PIECE)):
+            start -= piece.endswith(b"\n")
+        while count > 0 and room > 0 and (piece := file.readline(min(_PIECE, room))):
+            taken.append(piece)
+            room -= len(piece)
+            count -= piece.endswith(b"\n")
     return b"".join(taken)
 
 
@@ -111,7 +122,8 @@ def write_bytes(target: Path, data: bytes) -> None:
         if existing.st_nlink > 1 or not _can_give_to_owner(existing) or not os.access(target.parent, os.W_OK):
             target.write_bytes(data)
             return
-    temporary = f"{target}.{secrets.token_hex(4)}.tmp"
+    # Not made from the target's name, which may be as long as a name can be.
+    temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
     try:
         # Created like any new file, so that the umask applies.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -123,7 +135,7 @@ def write_bytes(target: Path, data: bytes) -> None:
             os.fsync(descriptor)
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -13,6 +13,9 @@ GRACE_SECONDS = 2.0
 # How long the kernel may take over a SIGKILL.
 _KILL_SECONDS = 0.5
 _POLL_SECONDS = 0.02
+# How often to look: for a process that is between two programs, and for those that were missed.
+_EXEC_POLLS = 4
+_ROUNDS = 3
 _PROC = Path("/proc")
 
 
@@ -51,19 +54,20 @@ def _living(groups: set[int]) -> set[int]:
     return {group for state, group in _states() if state != "Z"} & reached
 
 
-def groups_of_marked(marker: str) -> set[int]:
-    """Groups of living processes that were started with `marker` ("NAME=value") in their environment.
+async def terminate_marked(marker: str, groups: Iterable[int] = ()) -> None:
+    """End these groups, and those of processes that were started with `marker` ("NAME=value") in their environment.
 
-    It finds those that left their group (`setsid`). Only where there is a /proc.
+    The marker finds those that left their group (`setsid`), only where there is a /proc. One that leaves while this
+    works is found when it looks again.
     """
-    found = set()
-    for process in _processes():
-        try:
-            if marker.encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.add(os.getpgid(int(process.name)))
-        except OSError:
-            continue
-    return found
+    entry = marker.encode()
+    remaining = {*groups}
+    for _ in range(_ROUNDS):
+        remaining |= await _find_groups(lambda environment: entry in environment)
+        if not remaining:
+            return
+        await terminate_groups(remaining)
+        remaining = set()
 
 
 async def end_processes(variable: str, is_meant: Callable[[str], bool]) -> None:
@@ -72,16 +76,36 @@ async def end_processes(variable: str, is_meant: Callable[[str], bool]) -> None:
     Not the caller's own group. For what a killed program left running; only where there is a /proc.
     """
     prefix = f"{variable}=".encode()
-    groups = set()
-    for process in _processes():
-        try:
-            environment = (process / "environ").read_bytes().split(b"\0")
-            values = [os.fsdecode(entry.removeprefix(prefix)) for entry in environment if entry.startswith(prefix)]
-            if any(is_meant(value) for value in values):
-                groups.add(os.getpgid(int(process.name)))
-        except OSError:
-            continue
-    await terminate_groups(groups - {os.getpgrp()})
+
+    def is_marked(environment: list[bytes]) -> bool:
+        values = [os.fsdecode(entry.removeprefix(prefix)) for entry in environment if entry.startswith(prefix)]
+        return any(is_meant(value) for value in values)
+
+    await terminate_groups(await _find_groups(is_marked) - {os.getpgrp()})
+
+
+async def _find_groups(is_marked: Callable[[list[bytes]], bool]) -> set[int]:
+    """Groups of the processes with such an environment. One that is just about to start a program shows none yet."""
+    found: set[int] = set()
+    unclear = _processes()
+    for attempt in range(_EXEC_POLLS):
+        if attempt:
+            await anyio.sleep(_POLL_SECONDS / 4)
+        starting = []
+        for process in unclear:
+            try:
+                environment = (process / "environ").read_bytes()
+                if is_marked(environment.split(b"\0")):
+                    found.add(os.getpgid(int(process.name)))
+                elif not environment and os.readlink(process / "exe"):
+                    starting.append(process)
+            except OSError:
+                # It has ended, is someone else's, or is the kernel's own, which has no program.
+                continue
+        unclear = starting
+        if not unclear:
+            break
+    return found
 
 
 def signal_group(group: int, number: int) -> bool:
