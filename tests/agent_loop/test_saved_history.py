@@ -161,11 +161,14 @@ async def test_turns_of_the_past_count(tmp_path: Path) -> None:
         "{",
         "[]",
         "null",
+        "[" * 100_000,
         '{"turn": "user"}',
+        '{"turn": "steering", "timestamp": "2026-01-02", "content": null}',
         '{"turn": "dream", "timestamp": "2026-01-02"}',
         '{"turn": "user", "timestamp": "yesterday", "content": ""}',
         '{"turn": "tool_results", "timestamp": "2026-01-02", "results": [{}]}',
     ],
+    ids=range(9),
 )
 def test_what_is_no_turn_is_named_by_its_line(line: str) -> None:
     good = dump_turn(UserTurn("x", NOW))

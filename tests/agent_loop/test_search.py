@@ -166,3 +166,59 @@ async def test_list_dir(engine: LocalExecutionEnvironment, tree: Path) -> None:
     assert listed.splitlines()[:2] == [".hidden (14 bytes)", "c.py (13 bytes)"]
     (tree / "empty").mkdir()
     assert await list_dir({"path": "empty"}, engine) == "The directory is empty."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("[é]", ["x.md:2:aéb"]),
+        ("^a.b$", ["x.md:2:aéb"]),
+        (r"a\wb", ["x.md:2:aéb"]),
+        ("wide", ["utf16.txt:1:wide", "x.md:3:wide"]),
+    ],
+)
+async def test_characters_are_characters(
+    engine: LocalExecutionEnvironment, tmp_path: Path, pattern: str, expected: list[str]
+) -> None:
+    (tmp_path / "x.md").write_bytes("\ufeffè\naéb\nwide\n".encode())
+    (tmp_path / "utf16.txt").write_text("wide\n", encoding="utf-16")
+    assert (await engine.grep(pattern, ".", GrepOptions())).splitlines() == expected
+
+
+async def test_case_is_ignored_in_all_alphabets(engine: LocalExecutionEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("É\nЖ\n")
+    assert await engine.grep("é|ж", ".", GrepOptions(case_insensitive=True)) == "x:1:É\nx:2:Ж"
+
+
+@pytest.mark.parametrize(
+    ("glob_filter", "expected"),
+    [
+        ("*.{ts,tsx}", ["a.ts", "b.tsx", "sub/c.ts"]),
+        ("!*.ts", ["b.tsx"]),
+        ("!sub", ["a.ts", "b.tsx"]),
+        ("!sub/", ["a.ts", "b.tsx"]),
+        ("/sub/*.ts", ["sub/c.ts"]),
+        ("{sub/*,b*}", ["b.tsx", "sub/c.ts"]),
+    ],
+)
+async def test_filters_are_those_of_ripgrep(
+    engine: LocalExecutionEnvironment, tmp_path: Path, glob_filter: str, expected: list[str]
+) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("a.ts", "b.tsx", "sub/c.ts"):
+        (tmp_path / name).write_text("here\n")
+    options = GrepOptions(glob_filter=glob_filter, output_mode="files_with_matches")
+    assert (await engine.grep("here", ".", options)).splitlines() == expected
+
+
+async def test_counts_end_in_a_number(engine: LocalExecutionEnvironment, tree: Path) -> None:
+    assert await engine.grep("needle", "b.txt", GrepOptions(output_mode="count")) == "b.txt:2"
+    assert "\r" not in await engine.grep("needle", ".", GrepOptions(output_mode="count"))
+
+
+@pytest.mark.parametrize("pattern", ["[]", "[!]", "[[:alpha:]]", "x[", "[&&]", "[a||b]", "[^]"])
+async def test_odd_glob_patterns_are_no_crash(engine: LocalExecutionEnvironment, tmp_path: Path, pattern: str) -> None:
+    (tmp_path / pattern).touch()
+    (tmp_path / "other").touch()
+    assert str(tmp_path / "other") not in await engine.glob(pattern, ".")
+    assert await engine.glob(pattern.replace("[", "[[]"), ".") == [str(tmp_path / pattern)]

@@ -697,3 +697,35 @@ async def test_half_characters_reach_neither_the_model_nor_the_events(tmp_path: 
     ends = [event.data for event in await events(session) if event.kind is EventKind.TOOL_CALL_END]
     assert [str(data).isprintable() for data in ends] == [True] * 3
     assert str(ends[0]["output"]).endswith("caf\ufffd.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "shown"),
+    [
+        ("empty.png", b"", "empty.png is empty."),
+        ("note.png", b"see below\n", "1 | see below"),
+        ("photo.png", b"\xff\xd8\xff\xe0 pretend", "Image photo.png (image/jpeg, 12 bytes)."),
+        ("noise.gif", b"\0\1\2", "not a text file"),
+        ("poster.png", b"\x89PNG" + bytes(4_000_000), "models take 3750000 at most"),
+    ],
+)
+async def test_only_what_is_an_image_is_sent_as_one(tmp_path: Path, name: str, data: bytes, shown: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    session = start(tmp_path, call("read_file", file_path=name), "Seen.")
+    async with session:
+        await session.submit("Look.")
+    (result,) = session.history[2].results  # type: ignore[union-attr]
+    assert shown in result.content
+    assert result.image_media_type == ("image/jpeg" if name == "photo.png" else None)
+
+
+@pytest.mark.parametrize("limit", ["default_command_timeout_ms", "max_command_timeout_ms"])
+async def test_a_time_limit_of_zero_is_none(tmp_path: Path, limit: str) -> None:
+    profile = create_openai_profile("test-model")
+    profile.id = "anthropic"
+    config = SessionConfig(**{limit: 0})  # type: ignore[arg-type]
+    session = start(tmp_path, call("shell", command="sleep 0.1; echo slept"), "Ok.", profile=profile, config=config)
+    async with session:
+        await session.submit("Go.")
+    (result,) = session.history[2].results  # type: ignore[union-attr]
+    assert result.content.startswith("slept\n[exit code 0")

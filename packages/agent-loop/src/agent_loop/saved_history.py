@@ -56,7 +56,7 @@ def load_history(text: str) -> list[Turn]:
             continue
         try:
             turns.append(_load_turn(json.loads(line)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise SavedHistoryError(
                 f"line {number} of the saved history is no turn: {type(error).__name__}: {error}"
             ) from error
@@ -79,6 +79,8 @@ def _load_turn(record: dict[str, Any]) -> Turn:
         case "tool_results":
             return ToolResultsTurn(_load_all(ToolResultData.model_validate, record["results"]), timestamp)
         case name if name in _SPOKEN:
+            if not isinstance(record["content"], str):
+                raise TypeError(f"content must be a text, not {type(record['content']).__name__}")
             return _SPOKEN[name](record["content"], timestamp)
         case name:
             raise ValueError(f"unknown kind of turn {name!r}")

@@ -1,21 +1,23 @@
 """Searching the local machine: ripgrep's arguments and output, and the same in Python where it is missing."""
 
-import fnmatch
+import codecs
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from operator import itemgetter
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from agent_loop.environments.base import GrepOptions
 from agent_loop.environments.local_files import open_regular
 from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
+from agent_loop.text_encoding import NotTextError, detect_encoding, to_unicode
 
 MAX_LINE_CHARACTERS = 500
 # Directories that hold no work of the user's; ripgrep leaves them out too, by their ignore files or by being hidden.
 _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
 # What makes a line match or not by where it begins and ends can't be told from the file as a whole.
-_LINE_BOUND = re.compile(rb"\^|\$|\\[AZ]|\(\?")
+_LINE_BOUND = re.compile(r"\^|\$|\\[AZ]|\(\?")
 _SKIP_GLOBS = [f"--glob=!**/{name}/**" for name in sorted(_SKIPPED)]
 
 
@@ -69,7 +71,7 @@ def ripgrep_output(output: str, target: Path, base: Path, options: GrepOptions) 
 
 def _ripgrep_line(path: str, rest: str, options: GrepOptions) -> str:
     if options.output_mode == "count":
-        return f"{path}:{rest}"
+        return f"{path}:{rest.removesuffix(chr(13))}"
     number, column, text = rest.split(":", 2)
     # Columns count bytes; where it matters, in very long lines, a few characters more or less don't.
     clipped = _clip(text.removesuffix("\r"), int(column) - 1)
@@ -79,13 +81,14 @@ def _ripgrep_line(path: str, rest: str, options: GrepOptions) -> str:
 def grep_in_python(pattern: str, target: Path, base: Path, options: GrepOptions) -> str:
     """What ripgrep would find. Binary files, FIFOs and devices are skipped."""
     try:
-        expression = re.compile(pattern.encode(), re.IGNORECASE if options.case_insensitive else 0)
+        expression = re.compile(pattern, re.IGNORECASE if options.case_insensitive else 0)
     except re.error as error:
         raise ExecutionEnvironmentError(f"invalid regular expression {pattern!r}: {error}") from None
+    selects = _glob_filter(options.glob_filter) if options.glob_filter else None
     found: list[str] = []
     total = 0
     for path in [target] if target.is_file() else _files(target):
-        if options.glob_filter and path != target and not _matches(options.glob_filter, path, target):
+        if selects is not None and path != target and not selects(path.relative_to(target)):
             continue
         for line in _matching_lines(path, expression, _shown(path, base), options):
             total += 1
@@ -96,16 +99,20 @@ def grep_in_python(pattern: str, target: Path, base: Path, options: GrepOptions)
     return _result(found, total, options)
 
 
-def _matching_lines(path: Path, expression: re.Pattern[bytes], shown: str, options: GrepOptions) -> Iterator[str]:
+def _matching_lines(path: Path, expression: re.Pattern[str], shown: str, options: GrepOptions) -> Iterator[str]:
     try:
         with open(open_regular(path), "rb") as file:
             data = file.read()
     except (OSError, PathNotAllowedError, PathNotFoundError):
         return
-    # The whole file is searched at once first: most files hold no match, and then no line is ever split off.
-    if b"\0" in data or (expression.search(data) is None and not _LINE_BOUND.search(expression.pattern)):
+    try:
+        text = _decode(data)
+    except NotTextError:
         return
-    texts = [text.removesuffix(b"\r") for text in data.removesuffix(b"\n").split(b"\n")] if data else []
+    # The whole file is searched at once first: most files hold no match, and then no line is ever split off.
+    if expression.search(text) is None and not _LINE_BOUND.search(expression.pattern):
+        return
+    texts = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
     lines = [(number, text) for number, text in enumerate(texts, 1) if expression.search(text)]
     if not lines:
         return
@@ -117,7 +124,16 @@ def _matching_lines(path: Path, expression: re.Pattern[bytes], shown: str, optio
         case "content":
             for number, line in lines:
                 place = expression.search(line)
-                yield f"{shown}:{number}:{_clip(line.decode(errors='replace'), place.start() if place else 0)}"
+                yield f"{shown}:{number}:{_clip(to_unicode(line), place.start() if place else 0)}"
+
+
+def _decode(data: bytes) -> str:
+    """Text as ripgrep reads it: UTF-8 with any stray bytes, or what a byte order mark says. Raises NotTextError."""
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return detect_encoding(data).decode(data)
+    if b"\0" in data:
+        raise NotTextError("it contains NUL bytes")
+    return data.removeprefix(codecs.BOM_UTF8).decode(errors="surrogateescape")
 
 
 def _clip(line: str, place: int) -> str:
@@ -145,11 +161,24 @@ def _files(root: Path) -> list[Path]:
     return [Path(path) for path in sorted(entry.path for _, entry in _walk(root, "", None, ""))]
 
 
-def _matches(pattern: str, path: Path, root: Path) -> bool:
-    relative = path.relative_to(root)
-    if "/" not in pattern:
-        return fnmatch.fnmatchcase(relative.name, pattern)
-    return _glob_expression(pattern).fullmatch(relative.as_posix()) is not None
+def _glob_filter(pattern: str) -> Callable[[PurePath], bool]:
+    """Which relative paths ripgrep's `--glob` selects: with `!` all others, without a slash by the name alone."""
+    excludes = pattern.startswith("!")
+    alternatives = _expand_braces(pattern.removeprefix("!"))
+    names = [_glob_expression(one.rstrip("/")) for one in alternatives if "/" not in one.rstrip("/")]
+    paths = [_glob_expression(one.strip("/")) for one in alternatives if "/" in one.rstrip("/")]
+
+    def matches(path: PurePath) -> bool:
+        by_path = any(expression.fullmatch(path.as_posix()) for expression in paths)
+        return by_path or any(expression.fullmatch(path.name) for expression in names)
+
+    def selects(path: PurePath) -> bool:
+        if excludes:
+            # A directory that is left out takes along what is in it.
+            return not any(matches(one) for one in (path, *path.parents))
+        return matches(path)
+
+    return selects
 
 
 def glob_files(pattern: str, root: Path) -> list[str]:
@@ -171,11 +200,12 @@ def glob_files(pattern: str, root: Path) -> list[str]:
     except re.error as error:
         raise ExecutionEnvironmentError(f"invalid glob pattern {pattern!r}: {error}") from None
     depth = None if "**" in rest else rest.count("/")
-    found = [
-        (entry.stat().st_mtime, entry.path)
-        for relative, entry in _walk(start, "", depth, rest, follow_files=True)
-        if any(expression.fullmatch(relative) for expression in expressions)
-    ]
+    found: list[tuple[float, str]] = []
+    for relative, entry in _walk(start, "", depth, rest, follow_files=True):
+        if any(expression.fullmatch(relative) for expression in expressions):
+            # It may have been removed in the meantime.
+            with suppress(FileNotFoundError):
+                found.append((entry.stat().st_mtime, entry.path))
     return [path for _, path in sorted(found, key=lambda item: (-item[0], item[1]))]
 
 
@@ -214,7 +244,7 @@ def _expand_braces(pattern: str) -> list[str]:
 def _glob_expression(pattern: str) -> re.Pattern[str]:
     """`**` spans directories, `*` and `?` don't; `[...]` is a set."""
     expression = ""
-    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^]]*\]|.", pattern, re.DOTALL):
+    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?(?:\][^]]*|[^]]+)\]|.", pattern, re.DOTALL):
         match token:
             case "**/":
                 expression += "(?:.*/)?"
@@ -224,8 +254,8 @@ def _glob_expression(pattern: str) -> re.Pattern[str]:
                 expression += "[^/]*"
             case "?":
                 expression += "[^/]"
-            case _ if len(token) > 1:
-                body = token[1:-1].replace("\\", "\\\\")
+            case _ if len(token) > 1 and token[1:-1] not in ("!", "^"):
+                body = re.sub(r"[\\\[&~|]", r"\\\g<0>", token[1:-1])
                 expression += f"[^{body[1:]}]" if body[0] in "!^" else f"[{body}]"
             case _:
                 expression += re.escape(token)

@@ -1,6 +1,7 @@
 """Reading and writing whole files (section 3.3)."""
 
 import mimetypes
+import re
 
 from unified_llm import ImageData
 
@@ -11,17 +12,23 @@ from agent_loop.tools.registry import Arguments, RegisteredTool, ToolDefinition,
 
 DEFAULT_LINE_LIMIT = 2_000
 FILE_PATH = {"type": "string", "description": "Path of the file, absolute or from the working directory"}
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+# In base64 five million characters, the least that any provider takes.
+MAX_IMAGE_BYTES = 3_750_000
+_IMAGES = {
+    "image/png": re.compile(rb"\x89PNG"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+}
 
 
 async def read_file(arguments: Arguments, environment: ExecutionEnvironment) -> str | ToolOutput:
     """Numbered lines, or the image."""
     path: str = arguments["file_path"]
-    media_type, _ = mimetypes.guess_type(path)
-    if media_type in _IMAGES:
-        data = await environment.read_bytes(path)
-        text = f"Image {path} ({media_type}, {len(data)} bytes)."
-        return ToolOutput(text=text, image=ImageData(data=data, media_type=media_type))
+    if mimetypes.guess_type(path)[0] in _IMAGES:
+        image = await _read_image(path, environment)
+        if image is not None:
+            return image
     # To JSON Schema 2.0 is an integer; to Python it isn't.
     offset = int(arguments.get("offset", 1))
     limit = int(arguments.get("limit", DEFAULT_LINE_LIMIT))
@@ -35,6 +42,20 @@ async def read_file(arguments: Arguments, environment: ExecutionEnvironment) -> 
     if len(lines) > limit:
         numbered += f"\n[The file goes on. Continue with offset={offset + limit}.]"
     return numbered
+
+
+async def _read_image(path: str, environment: ExecutionEnvironment) -> ToolOutput | None:
+    """None if the content isn't an image, whatever the name says. Providers refuse such a conversation from then on."""
+    data = await environment.read_bytes(path)
+    media_type = next((name for name, start in _IMAGES.items() if start.match(data)), None)
+    if media_type is None:
+        return None
+    if len(data) > MAX_IMAGE_BYTES:
+        raise ToolError(
+            f"{path} is an image of {len(data)} bytes, and models take {MAX_IMAGE_BYTES} at most; shrink it"
+        )
+    text = f"Image {path} ({media_type}, {len(data)} bytes)."
+    return ToolOutput(text=text, image=ImageData(data=data, media_type=media_type))
 
 
 def split_lines(text: str) -> list[str]:

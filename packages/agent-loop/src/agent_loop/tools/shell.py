@@ -3,13 +3,18 @@
 from agent_loop.environments.base import ExecResult, ExecutionEnvironment
 from agent_loop.tools.registry import Arguments, RegisteredTool, ToolContext, ToolDefinition, ToolOutput
 
+# A century: longer than any command runs, and not too long for the clocks of event loops.
+_UNLIMITED_MS = 100 * 365 * 24 * 3_600_000
+
 
 def shell_tool(default_timeout_ms: int | None = None) -> RegisteredTool:
     """The shell tool. `default_timeout_ms` overrides the session's default, within the session's maximum."""
 
     async def shell(arguments: Arguments, environment: ExecutionEnvironment, *, context: ToolContext) -> ToolOutput:
-        default = default_timeout_ms or context.config.default_command_timeout_ms
-        timeout_ms = min(int(arguments.get("timeout_ms", default)), context.config.max_command_timeout_ms)
+        config = context.config
+        default = default_timeout_ms or config.default_command_timeout_ms or _UNLIMITED_MS
+        asked = int(arguments.get("timeout_ms", default))
+        timeout_ms = min(asked, config.max_command_timeout_ms or _UNLIMITED_MS)
         result = await environment.exec_command(arguments["command"], timeout_ms, on_output=context.report_output)
         return ToolOutput(text=describe_result(result, timeout_ms), is_error=result.timed_out or result.exit_code != 0)
 
