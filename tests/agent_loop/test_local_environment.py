@@ -345,3 +345,8 @@ async def test_a_long_line_of_a_big_file_counts_as_one(environment: Environment,
     assert await environment.read_file("big", 2, 1) == "second\n"
     assert await environment.read_file("big", 3, 5) == "third"
     assert len(await environment.read_file("big", 1, 3)) == 16 << 20
+
+
+async def test_a_command_that_is_too_long_says_what_to_do(environment: Environment) -> None:
+    with pytest.raises(ExecutionEnvironmentError, match="write it to a file"):
+        await environment.exec_command("echo " + "x" * (4 << 20), 5_000)

@@ -696,7 +696,7 @@ async def test_half_characters_reach_neither_the_model_nor_the_events(tmp_path: 
     assert "stray \ufffd." in requests(session)[1].messages[0].text
     ends = [event.data for event in await events(session) if event.kind is EventKind.TOOL_CALL_END]
     assert [str(data).isprintable() for data in ends] == [True] * 3
-    assert str(ends[0]["output"]).endswith("caf\ufffd.txt")
+    assert sum("caf\ufffd.txt" in str(data.get("output")) for data in ends) == 2
 
 
 @pytest.mark.parametrize(
@@ -729,3 +729,23 @@ async def test_a_time_limit_of_zero_is_none(tmp_path: Path, limit: str) -> None:
         await session.submit("Go.")
     (result,) = session.history[2].results  # type: ignore[union-attr]
     assert result.content.startswith("slept\n[exit code 0")
+
+
+@BOTH_BACKENDS
+@pytest.mark.parametrize("with_patches", [False, True])
+async def test_no_edit_is_lost_to_another_under_a_second_name(tmp_path: Path, with_patches: bool) -> None:
+    (tmp_path / "file").write_text("".join(f"line {number};\n" for number in range(20)))
+    (tmp_path / "link").symlink_to("file")
+    profile = create_openai_profile("test-model") if with_patches else create_anthropic_profile("test-model")
+    profile.id = "anthropic"
+    calls: list[tuple[str, dict[str, Any]]] = []
+    for number in range(20):
+        name, old, new = ("file", "link")[number % 2], f"line {number};", f"LINE {number};"
+        patch = f"*** Begin Patch\n*** Update File: {name}\n@@\n-{old}\n+{new}\n*** End Patch"
+        edit = {"file_path": name, "old_string": old, "new_string": new}
+        calls.append(("apply_patch", {"patch": patch}) if with_patches else ("edit_file", edit))
+    session = start(tmp_path, respond(tool_calls=calls), "Done.", profile=profile)
+    async with session:
+        await session.submit("Go.")
+    assert not [one for one in session.history[2].results if one.is_error]  # type: ignore[union-attr]
+    assert (tmp_path / "file").read_text() == "".join(f"LINE {number};\n" for number in range(20))

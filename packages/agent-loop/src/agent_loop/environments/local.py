@@ -1,5 +1,6 @@
 """The local machine as an execution environment (section 4.2)."""
 
+import errno
 import os
 import platform
 import shutil
@@ -157,6 +158,12 @@ class LocalExecutionEnvironment:
                 capture=capture,
                 on_output=on_output,
             )
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            raise ExecutionEnvironmentError(
+                "the command or a variable is longer than the system takes; write it to a file, and run that"
+            ) from None
         finally:
             capture.close()
         self._groups = {group for group in (*self._groups, done.group) if signal_group(group, 0)}

@@ -7,6 +7,7 @@ import anyio
 from agent_loop.environments.base import ExecutionEnvironment, absolute_path
 from agent_loop.errors import ExecutionEnvironmentError, PathNotFoundError, ToolError
 from agent_loop.text_encoding import NotTextError, detect_encoding
+from agent_loop.tools.edit_lock import edit_lock
 from agent_loop.tools.patch_application import HunkError, PatchedText, apply_hunks
 from agent_loop.tools.patch_parser import AddFile, DeleteFile, Operation, PatchSyntaxError, UpdateFile, parse_patch
 from agent_loop.tools.registry import Arguments, RegisteredTool, ToolDefinition
@@ -21,14 +22,15 @@ async def apply_patch(arguments: Arguments, environment: ExecutionEnvironment) -
     except PatchSyntaxError as error:
         raise ToolError(f"the patch can't be read: {error}. {_NOTHING_CHANGED}") from None
     plan = _Plan(environment)
-    for operation in operations:
-        try:
-            await plan.add(operation)
-        except (ToolError, ExecutionEnvironmentError, OSError, HunkError) as error:
-            raise ToolError(f"{_describe(operation)}: {error}. {_NOTHING_CHANGED}") from None
-    # What has begun is brought to its end, for an abort must not leave half a patch.
-    with anyio.CancelScope(shield=True):
-        await plan.carry_out()
+    async with edit_lock():
+        for operation in operations:
+            try:
+                await plan.add(operation)
+            except (ToolError, ExecutionEnvironmentError, OSError, HunkError) as error:
+                raise ToolError(f"{_describe(operation)}: {error}. {_NOTHING_CHANGED}") from None
+        # What has begun is brought to its end, for an abort must not leave half a patch.
+        with anyio.CancelScope(shield=True):
+            await plan.carry_out()
     return "\n".join(["Applied the patch:", *plan.report])
 
 

@@ -3,6 +3,7 @@
 from agent_loop.environments.base import ExecutionEnvironment
 from agent_loop.errors import ToolError
 from agent_loop.text_encoding import NotTextError, detect_encoding
+from agent_loop.tools.edit_lock import edit_lock
 from agent_loop.tools.files import FILE_PATH, named_path
 from agent_loop.tools.line_match import UnclearIndentationError
 from agent_loop.tools.registry import Arguments, RegisteredTool, ToolDefinition
@@ -18,20 +19,21 @@ async def edit_file(arguments: Arguments, environment: ExecutionEnvironment) -> 
         raise ToolError("old_string is empty; to create a file or to fill an empty one, use write_file")
     if old == new:
         raise ToolError("old_string and new_string are the same; there is nothing to change")
-    data = await environment.read_bytes(path)
-    try:
-        encoding = detect_encoding(data)
-    except NotTextError as error:
-        raise ToolError(f"{path} is not a text file: {error}") from None
-    text = encoding.decode(data)
-    edit = _find_edit(path, text, old, new, bool(arguments.get("replace_all", False)))
-    try:
-        changed = encoding.encode(edit.text)
-    except UnicodeEncodeError as error:
-        raise ToolError(
-            f"{path} is encoded as {encoding.name}, which has no {error.object[error.start]!r}; nothing was changed"
-        ) from None
-    await environment.write_bytes(path, changed)
+    async with edit_lock():
+        data = await environment.read_bytes(path)
+        try:
+            encoding = detect_encoding(data)
+        except NotTextError as error:
+            raise ToolError(f"{path} is not a text file: {error}") from None
+        text = encoding.decode(data)
+        edit = _find_edit(path, text, old, new, bool(arguments.get("replace_all", False)))
+        try:
+            changed = encoding.encode(edit.text)
+        except UnicodeEncodeError as error:
+            raise ToolError(
+                f"{path} is encoded as {encoding.name}, which has no {error.object[error.start]!r}; nothing was changed"
+            ) from None
+        await environment.write_bytes(path, changed)
     places = "1 replacement" if edit.count == 1 else f"{edit.count} replacements"
     return f"Edited {path}: {places} (line {', '.join(map(str, edit.lines))}).{_describe(edit)}"
 

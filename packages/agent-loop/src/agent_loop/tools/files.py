@@ -8,6 +8,7 @@ from unified_llm import ImageData
 from agent_loop.environments.base import ExecutionEnvironment
 from agent_loop.errors import ToolError
 from agent_loop.text_encoding import to_unicode
+from agent_loop.tools.edit_lock import edit_lock
 from agent_loop.tools.registry import Arguments, RegisteredTool, ToolDefinition, ToolOutput
 
 DEFAULT_LINE_LIMIT = 2_000
@@ -70,8 +71,9 @@ async def write_file(arguments: Arguments, environment: ExecutionEnvironment) ->
     """Replace or create."""
     path: str = arguments["file_path"]
     content: str = arguments["content"]
-    existed = await environment.file_exists(path)
-    await environment.write_file(path, content)
+    async with edit_lock():
+        existed = await environment.file_exists(path)
+        await environment.write_file(path, content)
     return f"{'Replaced' if existed else 'Created'} {path} ({len(content.encode())} bytes)."
 
 
