@@ -669,8 +669,8 @@ async def test_a_faulty_tool_is_an_error_result_and_never_the_session_s_end(
         assert (result.stop_reason, session.state) == (StopReason.COMPLETED, SessionState.IDLE)
     (answer,) = session.history[2].results  # type: ignore[union-attr]
     assert answer.is_error
-    assert answer.content.startswith("Tool error (custom): ")
-    assert complaint in answer.content
+    assert str(answer.content).startswith("Tool error (custom): ")
+    assert complaint in str(answer.content)
 
 
 async def test_a_tool_that_can_t_tell_what_it_writes_is_executed_all_the_same(tmp_path: Path) -> None:
@@ -715,7 +715,7 @@ async def test_only_what_is_an_image_is_sent_as_one(tmp_path: Path, name: str, d
     async with session:
         await session.submit("Look.")
     (result,) = session.history[2].results  # type: ignore[union-attr]
-    assert shown in result.content
+    assert shown in str(result.content)
     assert result.image_media_type == ("image/jpeg" if name == "photo.png" else None)
 
 
@@ -728,7 +728,7 @@ async def test_a_time_limit_of_zero_is_none(tmp_path: Path, limit: str) -> None:
     async with session:
         await session.submit("Go.")
     (result,) = session.history[2].results  # type: ignore[union-attr]
-    assert result.content.startswith("slept\n[exit code 0")
+    assert str(result.content).startswith("slept\n[exit code 0")
 
 
 @BOTH_BACKENDS

@@ -1,6 +1,6 @@
 """What a session reports, as it happens (section 2.9)."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -77,7 +77,7 @@ class EventEmitter:
             for reader in waiting:
                 reader.set()
 
-    async def events(self) -> AsyncIterator[SessionEvent]:
+    async def events(self) -> AsyncGenerator[SessionEvent, None]:
         """All events from SESSION_START on, the past ones at once, until SESSION_END.
 
         Raises EventsLostError when more than `max_behind` events came after this reader had begun and are still

@@ -1,7 +1,7 @@
 """The session: what a host holds, asks, steers and ends (section 2)."""
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -115,7 +115,7 @@ class Session(SessionRecord):
         self._require_open()
         self.followup_queue.append(message)
 
-    def events(self) -> AsyncIterator[SessionEvent]:
+    def events(self) -> AsyncGenerator[SessionEvent, None]:
         """Every event from SESSION_START to SESSION_END, past and future. See EventEmitter.events."""
         return self.event_emitter.events()
 
