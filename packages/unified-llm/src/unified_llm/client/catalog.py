@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 from pydantic_core import from_json
 
+from unified_llm.client.prices import price_of
 from unified_llm.spec.errors import ConfigurationError
 from unified_llm.spec.record import Record
 from unified_llm.spec.response import Usage
@@ -83,10 +84,15 @@ def get_latest_model(provider: str, capability: str | None = None) -> ModelInfo 
 def cost_of(usage: Usage, model: str | ModelInfo) -> float | None:
     """What the tokens cost in US dollars at list price; None if the model or its price is unknown.
 
-    A model is given by any name that `get_model_info()` knows, or by its facts. Tokens read from or written to a prompt
-    cache count at their own price, or at that of input where it is unknown.
+    A model is given by name or by its facts. A name is priced by the package `genai-prices` where that is installed
+    (extra `prices`) and knows it, else by this catalog. Tokens read from or written to a prompt cache count at their
+    own price, or at that of input where it is unknown.
     """
     info = get_model_info(model) if isinstance(model, str) else model
+    if isinstance(model, str):
+        price = price_of(usage, info.id if info else model, info.provider if info else None)
+        if price is not None:
+            return price
     if info is None or info.input_cost_per_million is None or info.output_cost_per_million is None:
         return None
     cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
