@@ -11,8 +11,8 @@ _NAMES = {"gemini": "google"}
 
 @cache
 def _package() -> Any:
-    # Optional, and its tables take longer to import than this library does.
     try:
+        # Optional, and its tables take longer to import than this library does.
         import genai_prices
     except ImportError:
         return None
