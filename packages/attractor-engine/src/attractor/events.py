@@ -70,21 +70,23 @@ class StageStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCompleted(Event):
-    """A stage ended well (or was skipped)."""
+    """A stage ended well (or was skipped). `usage` is the record of a TokenUsage, None if no model was asked."""
 
     name: str
     index: int
     duration: float
+    usage: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFailed(Event):
-    """An attempt failed. With `will_retry` a StageRetrying follows."""
+    """An attempt failed. With `will_retry` a StageRetrying follows. `usage` is that of all attempts so far."""
 
     name: str
     index: int
     error: str
     will_retry: bool
+    usage: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

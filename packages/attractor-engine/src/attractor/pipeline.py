@@ -43,6 +43,7 @@ from attractor.state.run_directory import (
     read_source,
     restart_path,
 )
+from attractor.state.usage import TokenUsage
 from attractor.transforms import Transform, apply_transforms
 from attractor.validation import LintRule, validate_or_raise
 
@@ -53,6 +54,7 @@ class RunResult:
 
     After `restarts` by edges with loop_restart, what it completed lies in `stages_root`, a folder of `logs_root`.
     `node_outcomes` are those of each node's last visit, without their context updates. `diagnostics` are lint's.
+    `usage` is what the whole run used of models, also before it was resumed; None if it asked none.
     """
 
     status: StageStatus
@@ -66,6 +68,12 @@ class RunResult:
     cancelled: bool = False
     restarts: int = 0
     diagnostics: tuple[Diagnostic, ...] = ()
+    usage: TokenUsage | None = None
+
+    @property
+    def cost(self) -> float | None:
+        """In US dollars at list prices; None if it is not known, or no model was asked."""
+        return self.usage.cost if self.usage else None
 
     @property
     def stages_root(self) -> Path:
@@ -348,6 +356,7 @@ def _to_result(checkpoint: Checkpoint, prepared: _Prepared, path: Path, duration
         cancelled=checkpoint.status is RunStatus.CANCELLED,
         restarts=checkpoint.restarts,
         diagnostics=prepared.diagnostics,
+        usage=checkpoint.usage,
     )
 
 

@@ -26,6 +26,7 @@ from agent_loop import (
 from unified_llm import Client
 
 from attractor.backends.model_choice import choose_model
+from attractor.backends.usage import report_usage
 from attractor.fidelity import resolve_fidelity, resolve_thread
 from attractor.graph import Graph, Node
 from attractor.outcome import Outcome, parse_status_record
@@ -86,8 +87,11 @@ class AgentBackend:
             config=replace(self._config, reasoning_effort=effort),
             history=self._threads.get(thread, []) if thread else [],
         )
-        async with session:
-            result = await session.submit(prompt)
+        try:
+            async with session:
+                result = await session.submit(prompt)
+        finally:
+            report_usage(context, session.usage, session.provider_profile.model)
         if thread:
             self._threads[thread] = list(session.history)
         if result.error is not None:

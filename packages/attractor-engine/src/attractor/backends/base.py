@@ -13,6 +13,7 @@ class CodergenBackend(Protocol):
     Returns the answer's text, which is a success, or an Outcome, whose `notes` are then taken for the text, unless
     the backend wrote response.md into `context.run.stage_dir` itself. Raises what
     goes wrong: an exception whose `retryable` attribute is False fails the stage for good, any other uses its retries.
+    What its calls used is reported with `context.run.add_usage()`, also before it raises.
     May be used for several stages at once; whoever makes a backend closes it.
     """
 

@@ -5,6 +5,7 @@ from typing import Any
 from unified_llm import Client, generate
 
 from attractor.backends.model_choice import choose_model
+from attractor.backends.usage import report_usage
 from attractor.graph import Node, to_int
 from attractor.outcome import Outcome
 from attractor.state.context import Context
@@ -51,6 +52,7 @@ class LlmBackend:
             max_retries=self._max_retries,
             **options,
         )
+        report_usage(context, result.total_usage, model)
         return _judge(node, result.text, result.finish_reason.reason)
 
     def resolve_model(self, node: Node, context: Context) -> tuple[str, str]:

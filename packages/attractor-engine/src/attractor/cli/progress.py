@@ -1,5 +1,8 @@
 """A run's events as lines on a screen."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from attractor.cli.screen import Screen
 from attractor.events import (
     Event,
@@ -14,6 +17,7 @@ from attractor.events import (
     StageStarted,
 )
 from attractor.graph import Graph
+from attractor.state.usage import TokenUsage
 
 _LONGEST_ID = 24
 _LONGEST_ERROR = 400
@@ -35,10 +39,12 @@ class Progress:
                 self._screen.line(f"{self._graph.label or name}{goal}", "bold")
             case StageStarted(name=name) if self._is_work(name, "wait.human"):
                 self._screen.busy(self._title(name))
-            case StageCompleted(name=name, duration=duration):
+            case StageCompleted(name=name, duration=duration, usage=usage):
                 self._screen.busy("")
                 if self._is_work(name):
-                    self._screen.line(f"  ok    {self._title(name)}  {format_seconds(duration)}", "green")
+                    self._screen.line(
+                        f"  ok    {self._title(name)}  {format_seconds(duration)}{_append_usage(usage)}", "green"
+                    )
             case StageFailed(name=name, error=error):
                 self._screen.busy("")
                 self._screen.line(f"  FAIL  {self._title(name)}  {_shorten(error)}", "red")
@@ -68,6 +74,16 @@ class Progress:
         node = self._graph.nodes.get(node_id)
         label = node.label.replace("\n", " ") if node and node.label != node_id else ""
         return f"{node_id:<{self._width}}  {label}".rstrip()
+
+
+def format_usage(usage: TokenUsage) -> str:
+    """What was used, for people: `1200 tokens`, `1200 tokens, $0.0031`."""
+    cost = "" if usage.cost is None else f", ${usage.cost:.4f}"
+    return f"{usage.total_tokens} tokens{cost}"
+
+
+def _append_usage(record: Mapping[str, Any] | None) -> str:
+    return f"  {format_usage(TokenUsage.from_record(record))}" if record else ""
 
 
 def format_seconds(seconds: float) -> str:

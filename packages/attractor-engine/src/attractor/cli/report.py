@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from attractor.cli.output import write_json, write_note, write_result
-from attractor.cli.progress import format_seconds
+from attractor.cli.progress import format_seconds, format_usage
 from attractor.dot import render_svg
 from attractor.graph import Graph
 from attractor.pipeline import RunResult
@@ -27,6 +27,7 @@ async def report_result(graph: Graph, result: RunResult, *, as_json: bool) -> No
                 "graph_file": str(picture) if picture else None,
                 "completed_nodes": list(result.completed_nodes),
                 "duration": result.duration,
+                "usage": result.usage.to_record() if result.usage else None,
             }
         )
     else:
@@ -48,6 +49,8 @@ def _summary(result: RunResult, answer: Path | None, picture: Path | None) -> st
         lines.insert(0, f"{_excerpt(answer)}\n")
         lines.append(f"answer  {answer}")
     lines.append(f"run     {result.logs_root}")
+    if result.usage:
+        lines.append(f"used    {format_usage(result.usage)}")
     if picture:
         lines.append(f"graph   {picture}")
     return "\n".join(lines)

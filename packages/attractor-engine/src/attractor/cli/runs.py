@@ -11,7 +11,7 @@ import click
 
 from attractor.cli.failure import SUCCESS, CommandError
 from attractor.cli.output import write_json, write_note, write_result
-from attractor.cli.progress import Progress
+from attractor.cli.progress import Progress, format_usage
 from attractor.cli.screen import ResultScreen
 from attractor.dot import parse_dot
 from attractor.errors import AttractorError, CheckpointError, RunDirectoryError
@@ -26,6 +26,7 @@ from attractor.state.run_directory import (
     read_source,
     restart_path,
 )
+from attractor.state.usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class _Row:
     started: float
     status: str
     current_node: str
+    usage: TokenUsage | None
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -45,6 +47,7 @@ class _Row:
             "started_at": self.started,
             "status": self.status,
             "current_node": self.current_node,
+            "usage": self.usage.to_record() if self.usage else None,
         }
 
 
@@ -88,7 +91,8 @@ def show(run_dir: Path, as_json: bool) -> int:
     progress = Progress(ResultScreen(), parse_dot(source) if source else Graph(row.name, {}, ()))
     for event in read_events(run_dir):
         progress.show(event)
-    write_result(f"{row.status}\nrun     {run_dir}")
+    used = f"\nused    {format_usage(row.usage)}" if row.usage else ""
+    write_result(f"{row.status}{used}\nrun     {run_dir}")
     return SUCCESS
 
 
@@ -111,7 +115,7 @@ def _describe(directory: Path) -> _Row:
     if checkpoint.status in (RunStatus.RUNNING, RunStatus.RESTARTED) and status != "damaged":
         status = "running" if _is_going_on(directory) else "interrupted"
     started = manifest.get("started_at", 0.0)
-    return _Row(directory, str(manifest.get("name", "")), started, status, checkpoint.current_node)
+    return _Row(directory, str(manifest.get("name", "")), started, status, checkpoint.current_node, checkpoint.usage)
 
 
 def _load_last(directory: Path) -> Checkpoint:

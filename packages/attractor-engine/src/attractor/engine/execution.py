@@ -167,6 +167,7 @@ class Execution:
             failures=dict(before.failures),
             gate_rounds=before.gate_rounds,
             restarts=before.restarts + 1,
+            usage=before.usage,
         )
         self._fill(self.checkpoint)
 

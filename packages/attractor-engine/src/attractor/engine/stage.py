@@ -83,7 +83,7 @@ class StageExecutor:
         def retrying(number: int, failed: Outcome, delay: float) -> None:
             context.set(f"internal.retry_count.{node.id}", number - 1)
             error = failed.failure_reason or failed.notes or "the stage asked for another attempt"
-            self._emit(StageFailed, name=node.id, index=index, error=error, will_retry=True)
+            self._emit(StageFailed, name=node.id, index=index, error=error, will_retry=True, usage=_used(context))
             self._emit(StageRetrying, name=node.id, index=index, attempt=number, delay=delay)
 
         outcome, attempts = await execute_with_retry(
@@ -97,9 +97,11 @@ class StageExecutor:
         )
         outcome = _apply(node, outcome, context)
         if outcome.status is StageStatus.FAIL and not self._only_passes_on(node):
-            self._emit(StageFailed, name=node.id, index=index, error=outcome.failure_reason, will_retry=False)
+            error = outcome.failure_reason
+            self._emit(StageFailed, name=node.id, index=index, error=error, will_retry=False, usage=_used(context))
         else:
-            self._emit(StageCompleted, name=node.id, index=index, duration=round(time.monotonic() - begun, 6))
+            duration = round(time.monotonic() - begun, 6)
+            self._emit(StageCompleted, name=node.id, index=index, duration=duration, usage=_used(context))
         return outcome, attempts
 
     async def _attempt(self, handler: Handler, node: Node, context: Context) -> Outcome:
@@ -129,6 +131,11 @@ class StageExecutor:
 
     def _only_passes_on(self, node: Node) -> bool:
         return self._graph.handler_type(node) == "conditional"
+
+
+def _used(context: Context) -> dict[str, Any] | None:
+    usage = context.run.usage
+    return usage.to_record() if usage else None
 
 
 def _check(node: Node, outcome: Outcome) -> Outcome:

@@ -193,7 +193,8 @@ class Traversal:
         """Make the step durable, then known."""
         logs = tuple(self.context.logs_since(self._logged))
         self._logged += len(logs)
-        self.walk.store.append(Entry(step, self.walk.clock(), self.context.take_changes(), logs, self.place.path))
+        changes, usage = self.context.take_changes(), self.context.run.take_usage()
+        self.walk.store.append(Entry(step, self.walk.clock(), changes, logs, self.place.path, usage))
         self.walk.emit(CheckpointSaved, node_id=step.node_id or self.checkpoint.current_node)
 
     def _find_unsatisfied(self, node: Node, outcome: Outcome) -> Node | None:

@@ -16,6 +16,7 @@ from attractor.errors import CheckpointError
 from attractor.graph import Graph, to_text
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.json_values import encode_json, to_bytes
+from attractor.state.usage import TokenUsage
 
 FORMAT = 1
 CHECKPOINT_NAME = "checkpoint.json"
@@ -52,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A step as the journal has it: with what changed in the context and its log meanwhile, and the time.
+    """A step as the journal has it: with what it changed in the context and log, its time and what it used of a model.
 
     A step of a branch names it: by its fan-out and its number there, behind those of the branches that it lies in.
     """
@@ -62,6 +63,7 @@ class Entry:
     changes: Mapping[str, Any]
     logs: Sequence[str] = ()
     branch: tuple[tuple[str, str], ...] = ()
+    usage: TokenUsage | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +72,8 @@ class Checkpoint:
 
     `current_node` is the last completed node, `next_node` the one to execute. `node_retries` counts the additional
     attempts of a node's last visit, `executions` all its attempts. `failures` holds a node's last reason and how many
-    visits in a row ended with it. `sequence` counts steps; times are seconds since the epoch.
+    visits in a row ended with it. `sequence` counts steps; times are seconds since the epoch. `usage` adds up what all
+    stages used of models, restarts and branches included; None if none did.
 
     `branches` are those of the fan-out that is under way or was the last to be, the node `fan_out`, by number. Each has
     a state of its own, whose context holds only what it changed. When the fan-out completes, its branches' nodes are
@@ -99,12 +102,15 @@ class Checkpoint:
     logs: list[str] = field(default_factory=list)
     fan_out: str = ""
     branches: dict[str, "Checkpoint"] = field(default_factory=dict)
+    usage: TokenUsage | None = None
 
     def apply(self, entry: "Entry") -> None:
         """Move on by one step, or let a branch move on."""
         step, before = entry.step, self.status
         self.sequence += 1
         self.timestamp = entry.time
+        if entry.usage is not None:
+            self.usage = entry.usage if self.usage is None else self.usage + entry.usage
         if entry.branch:
             (fan_out, number), *inner = entry.branch
             self.begin_fan_out(fan_out)
@@ -261,6 +267,8 @@ def encode_entry(entry: Entry, changes: str) -> str:
         fields["logs"] = entry.logs
     if entry.branch:
         fields["branch"] = entry.branch
+    if entry.usage is not None:
+        fields["usage"] = entry.usage.to_record()
     line = encode_json(fields)
     return f'{line[:-1]},"context":{changes}}}' if entry.changes else line
 
@@ -277,7 +285,8 @@ def decode_entry(fields: Mapping[str, Any]) -> Entry:
         reason=fields.get("reason", ""),
     )
     branch = tuple((fan_out, number) for fan_out, number in fields.get("branch", ()))
-    return Entry(step, fields["time"], fields.get("context", {}), fields.get("logs", ()), branch)
+    usage = TokenUsage.from_record(fields["usage"]) if "usage" in fields else None
+    return Entry(step, fields["time"], fields.get("context", {}), fields.get("logs", ()), branch, usage)
 
 
 _PLAIN_FIELDS = (
@@ -305,6 +314,8 @@ def encode_checkpoint(checkpoint: Checkpoint, context: str) -> str:
     fields: dict[str, Any] = {"format": FORMAT, "status": checkpoint.status.value}
     fields.update((name, getattr(checkpoint, name)) for name, _ in _PLAIN_FIELDS)
     fields["failures"] = checkpoint.failures
+    if checkpoint.usage is not None:
+        fields["usage"] = checkpoint.usage.to_record()
     fields["node_outcomes"] = {
         node_id: encode_outcome(outcome) for node_id, outcome in checkpoint.node_outcomes.items()
     }
@@ -346,6 +357,7 @@ def decode_checkpoint(fields: Any, path: Path) -> Checkpoint:
             node_outcomes={node_id: decode_outcome(outcome) for node_id, outcome in fields["node_outcomes"].items()},
             failures={node_id: (reason, count) for node_id, (reason, count) in fields["failures"].items()},
             branches={number: decode_checkpoint(branch, path) for number, branch in fields["branches"].items()},
+            usage=TokenUsage.from_record(fields["usage"]) if "usage" in fields else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: {error!r}; {_advice(path)}") from error

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from attractor.graph import Edge, Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.json_values import to_json_value
+from attractor.state.usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ class RunFacts:
     before this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage
     after a resumption. `branch` has the fan-out and the number of each branch that the stage lies in; in a branch,
     `outer_executions` counts the attempts before its fan-out. `open_fan_out` gives a handler the branches of its node.
+    `usage` is what the stage used of a model so far; whoever asks one adds to it, by `add_usage()`.
     """
 
     run_id: str = ""
@@ -80,11 +82,21 @@ class RunFacts:
     branch: tuple[tuple[str, str], ...] = ()
     outer_executions: Sequence[Mapping[str, int]] = ()
     open_fan_out: Callable[[Node, "Context"], FanOut] | None = None
+    usage: TokenUsage | None = None
 
     def attempt_number(self, node_id: str) -> int:
         """Which attempt of the whole run this is for the node that is executed, counted from 1."""
         before = sum(counts.get(node_id, 0) for counts in (self.executions, *self.outer_executions))
         return before + max(self.attempt, 1)
+
+    def add_usage(self, usage: TokenUsage) -> None:
+        """Count what a call to a model used, whether or not the stage succeeds."""
+        self.usage = usage if self.usage is None else self.usage + usage
+
+    def take_usage(self) -> TokenUsage | None:
+        """What the stage used, to be recorded once."""
+        usage, self.usage = self.usage, None
+        return usage
 
 
 class Context:
