@@ -111,6 +111,15 @@ def to_seconds(value: Value | None) -> float | None:
     return duration.seconds if duration else None
 
 
+def to_dollars(value: Value | None) -> float | None:
+    """An amount of money that is not negative, quoted or not; None if missing or something else."""
+    try:
+        amount = float(to_text(value)) if value is not None else -1.0
+    except ValueError:
+        return None
+    return amount if 0 <= amount < float("inf") else None
+
+
 def split_classes(text: str) -> tuple[str, ...]:
     """The names in a `class` attribute, which commas separate; white space does too, as in HTML."""
     return tuple(text.replace(",", " ").split())

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from unified_llm import Client, ConfigurationError, LocalAdapter, required_variables
+from unified_llm import Client, ConfigurationError, LocalAdapter, Usage, cost_of, required_variables
 
 from attractor.backends.agent import AgentBackend
 from attractor.backends.base import CodergenBackend
@@ -98,9 +98,14 @@ def _choose_providers(
                 f"stage {node.id!r} asks the provider {wanted!r}, which is not configured: {_ways_out()}."
             )
         try:
-            _, provider = backend.resolve_model(node, context)
+            model, provider = backend.resolve_model(node, context)
         except ConfigurationError as error:
             raise CommandError(f"{error}; --model names one for all stages that have none.") from error
+        if "max_cost" in graph.attrs and cost_of(Usage(input_tokens=1, output_tokens=1, total_tokens=2), model) is None:
+            raise CommandError(
+                f"stage {node.id!r} asks the model {model!r}, whose price is unknown, so that max_cost can't be kept; "
+                "set max_tokens of the graph instead."
+            )
         chosen.add(provider or wanted)
     return chosen
 

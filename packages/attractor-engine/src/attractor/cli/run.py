@@ -47,6 +47,12 @@ def _shared_options(command: F) -> F:
         ),
         click.option("--provider", metavar="NAME", help="Provider for stages that name none: local, anthropic, ..."),
         click.option("--model", metavar="NAME", help="Model for stages that name none."),
+        click.option(
+            "--max-cost",
+            type=click.FloatRange(min=0),
+            metavar="USD",
+            help="Start no stage once the run cost this much; sets the graph's max_cost.",
+        ),
         click.option("--auto-approve", is_flag=True, help="Answer human gates with their first choice."),
         click.option(
             "--workdir",
@@ -124,9 +130,11 @@ def resume(run_dir: Path, from_node: str, quiet: bool, as_json: bool, workdir: s
     return _execute(graph, settings, start, run_dir, quiet=quiet, as_json=as_json)
 
 
-def _settings(**flags: Any) -> Settings:
+def _settings(*, assignments: dict[str, str], max_cost: float | None = None, **flags: Any) -> Settings:
+    if max_cost is not None:
+        assignments = {**assignments, "max_cost": f"{max_cost:g}"}
     flags = {name: value for name, value in flags.items() if value is not None}
-    settings = Settings(**flags)
+    settings = Settings(assignments=assignments, **flags)
     if settings.simulated and (settings.backend or settings.provider):
         raise click.UsageError("--simulate and --dry-run call no model: drop --backend and --provider, or drop them.")
     return settings

@@ -35,7 +35,7 @@ class Settings:
         changed = {name: getattr(given, name) for name in ("model", "workdir", "auto_approve") if getattr(given, name)}
         if any(getattr(given, name) for name in choice):
             changed |= {name: getattr(given, name) for name in choice}
-        return replace(self, **changed)
+        return replace(self, assignments={**self.assignments, **given.assignments}, **changed)
 
     def to_record(self) -> dict[str, Any]:
         """As JSON, for the manifest."""

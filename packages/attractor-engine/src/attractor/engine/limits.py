@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 
-from attractor.graph import Graph, Node, to_count, to_seconds
+from attractor.graph import Graph, Node, to_count, to_dollars, to_seconds
 from attractor.state.checkpoint import Checkpoint
+from attractor.state.usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """`max_duration` is in seconds, counted since the run began or was resumed; None means no limit.
 
+    `max_cost`, in US dollars, and `max_tokens` bound what the whole run uses of models, restarts and resumptions
+    included. They are looked at before each stage, so that the one that passes a limit is the last one.
     `max_same_failures` visits of a stage in a row that fail with the same reason end the run: nothing gets better.
     """
 
@@ -17,13 +20,34 @@ class Limits:
     max_goal_gate_rounds: int = 20
     max_same_failures: int = 3
     max_duration: float | None = None
+    max_cost: float | None = None
+    max_tokens: int | None = None
 
     @classmethod
     def of_graph(cls, graph: Graph) -> "Limits":
         """Those that the graph's attributes of the same names set, and the defaults."""
         names = ("max_node_visits", "max_goal_gate_rounds", "max_same_failures")
         counts = {name: count for name in names if (count := to_count(graph.attrs.get(name)))}
-        return cls(**counts, max_duration=to_seconds(graph.attrs.get("max_duration")))
+        return cls(
+            **counts,
+            max_duration=to_seconds(graph.attrs.get("max_duration")),
+            max_cost=to_dollars(graph.attrs.get("max_cost")),
+            max_tokens=to_count(graph.attrs.get("max_tokens")),
+        )
+
+    def refuse_usage(self, usage: TokenUsage | None) -> str:
+        """Why the run may ask no more of models; empty if it may."""
+        if usage is None:
+            return ""
+        if self.max_tokens is not None and usage.total_tokens >= self.max_tokens:
+            return f"the run used {usage.total_tokens} tokens of its max_tokens of {self.max_tokens}; raise it to go on"
+        if self.max_cost is None:
+            return ""
+        if usage.cost is None:
+            return "the run has a max_cost, but the price of a model that it asked is unknown; use max_tokens instead"
+        if usage.cost >= self.max_cost:
+            return f"the run cost ${usage.cost:.4f} of its max_cost of ${self.max_cost:g}; raise it to go on"
+        return ""
 
     def refuse_visit(self, node: Node, visits: int) -> str:
         """Why the node may not be visited once more; empty if it may."""

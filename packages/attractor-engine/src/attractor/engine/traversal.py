@@ -18,6 +18,7 @@ from attractor.outcome import Outcome, StageStatus
 from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore
+from attractor.state.usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,8 @@ class Traversal:
         if reason := self.walk.limits.refuse_visit(node, self._count_visits(node)):
             return self._fail(reason)
         at_exit = self._is_exit(node)
+        if not at_exit and (reason := self.walk.limits.refuse_usage(self._count_usage())):
+            return self._fail(reason)
         if at_exit and (gate := check_goal_gates(self.walk.graph, self.checkpoint.node_outcomes)):
             return self._turn_away(node, gate)
         facts = self.context.run
@@ -204,6 +207,10 @@ class Traversal:
 
     def _count_visits(self, node: Node) -> int:
         return sum(state.visits.get(node.id, 0) for state in (self.checkpoint, *self.place.outer))
+
+    def _count_usage(self) -> TokenUsage | None:
+        """What the whole run used; that of its branches is counted in the outermost state."""
+        return (self.place.outer[0] if self.place.outer else self.checkpoint).usage
 
     def _incoming_edge(self) -> Edge | None:
         index = self.checkpoint.edge

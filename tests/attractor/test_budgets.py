@@ -1,0 +1,69 @@
+"""A run ends when it has used what it may of models (section 3)."""
+
+from pathlib import Path
+
+import pytest
+from attractor.backends.llm import LlmBackend
+from attractor.cli.run import run as run_command
+from attractor.engine.limits import Limits
+from attractor.graph import to_dollars
+from attractor.pipeline import PipelineRunner, RunResult
+from click.testing import CliRunner
+from unified_llm import Client, Usage
+from unified_llm.testing import ScriptedAdapter, respond
+
+PRICED = "claude-opus-4-6"
+USED = Usage(input_tokens=1000, output_tokens=200, total_tokens=1200)
+PAIR = """digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; %s
+    a [prompt="First."]; b [prompt="Second."]; start -> a -> b -> exit }"""
+
+
+async def run(path: Path, attrs: str, model: str = PRICED, *, calls: int = 1) -> tuple[RunResult, int]:
+    with ScriptedAdapter(*[respond("Done.", usage=USED)] * calls) as adapter:
+        backend = LlmBackend(Client({"s": adapter}, "s"), model=model, provider="s")
+        result = await PipelineRunner(backend=backend, logs_root=path).run(PAIR % attrs)
+    return result, len(adapter.requests)
+
+
+@pytest.mark.parametrize("attrs", ["max_tokens=1200;", 'max_cost="0.0001";', "max_cost=0.0001;"])
+async def test_no_stage_starts_over_budget(tmp_path: Path, attrs: str) -> None:
+    result, asked = await run(tmp_path / "run", attrs)
+    assert (result.status, asked) == ("fail", 1)
+    assert result.completed_nodes == ("start", "a")
+    assert attrs.partition("=")[0] in result.failure_reason
+    resumed = await PipelineRunner(limits=Limits(max_tokens=1300)).resume(tmp_path / "run")
+    assert (resumed.status, resumed.completed_nodes) == ("success", ("start", "a", "b", "exit"))
+
+
+async def test_resuming_carries_the_budget_over(tmp_path: Path) -> None:
+    await run(tmp_path / "run", "max_tokens=1000;")
+    resumed = await PipelineRunner().resume(tmp_path / "run")
+    assert (resumed.status, resumed.completed_nodes) == ("fail", ("start", "a"))
+
+
+async def test_a_budget_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
+    result, asked = await run(tmp_path / "run", "max_tokens=9999; max_cost=100;", calls=2)
+    assert (result.status, asked) == ("success", 2)
+
+
+async def test_a_cost_that_is_not_known_ends_a_run_that_has_a_limit_on_it(tmp_path: Path) -> None:
+    result, asked = await run(tmp_path / "run", "max_cost=100;", "unheard-of")
+    assert (result.status, asked) == ("fail", 1)
+    assert "price" in result.failure_reason
+
+
+@pytest.mark.parametrize(("text", "amount"), [("2.50", 2.5), ("0", 0.0), ("-1", None), ("nan", None), ("much", None)])
+def test_amounts(text: str, amount: float | None) -> None:
+    assert to_dollars(text) == amount
+
+
+def test_the_command_refuses_a_cost_limit_on_a_model_without_a_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    (tmp_path / "g.dot").write_text(PAIR % "")
+    flags = ["--provider", "anthropic", "--model", "unheard-of", "--max-cost", "2", "--logs", str(tmp_path / "run")]
+    result = CliRunner().invoke(run_command, [str(tmp_path / "g.dot"), *flags])
+    assert result.exit_code == 2
+    assert "price is unknown" in result.output
+    assert not (tmp_path / "run").exists()
