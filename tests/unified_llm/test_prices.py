@@ -2,13 +2,17 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
-from unified_llm import Usage, cost_of, get_model_info
+from unified_llm import ModelInfo, Usage, cost_of, get_model_info, list_models
+from unified_llm.client.prices import price_of
 
 genai_prices = pytest.importorskip("genai_prices")
 
 USAGE = Usage(input_tokens=1000, output_tokens=500, total_tokens=1500, cache_read_tokens=400)
+# The catalog's are list prices.
+AFTER_ALL_DISCOUNTS = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -19,10 +23,37 @@ def test_a_model_that_the_package_knows_costs_what_it_says(model: str, provider_
     tokens = genai_prices.Usage(input_tokens=1000, output_tokens=500, cache_read_tokens=400)
     expected = genai_prices.calc_price(tokens, model, provider_id=provider_id).total_price
     assert cost_of(USAGE, model) == pytest.approx(float(expected))
-    info = get_model_info(model)
-    assert info is not None
-    # The catalog has no prices of cached tokens; the package does, and they are lower.
-    assert cost_of(USAGE, model) < (cost_of(USAGE, info) or 0)
+
+
+@pytest.mark.parametrize("model", list_models(), ids=lambda model: model.id)
+def test_the_catalog_says_what_the_package_says(model: ModelInfo) -> None:
+    def price(**tokens: int) -> float | None:
+        try:
+            return 1000 * float(
+                genai_prices.calc_price(
+                    genai_prices.Usage(**tokens),
+                    model.id,
+                    provider_id={"gemini": "google"}.get(model.provider, model.provider),
+                    genai_request_timestamp=AFTER_ALL_DISCOUNTS,
+                ).total_price
+            )
+        except LookupError:
+            return None
+
+    if (at_input := price(input_tokens=1000)) is None:
+        pytest.skip("the package doesn't know the model")
+    read, written = model.cache_read_cost_per_million, model.cache_write_cost_per_million
+    assert model.input_cost_per_million == pytest.approx(at_input)
+    assert model.output_cost_per_million == pytest.approx(price(output_tokens=1000))
+    # A token without a price of its own costs what one of input does.
+    assert (at_input if read is None else read) == pytest.approx(price(input_tokens=1000, cache_read_tokens=1000))
+    assert (at_input if written is None else written) == pytest.approx(
+        price(input_tokens=1000, cache_write_tokens=1000)
+    )
+
+
+def test_few_models_are_priced_by_the_catalog_alone() -> None:
+    assert sum(price_of(USAGE, model.id, model.provider) is None for model in list_models()) < len(list_models()) / 10
 
 
 def test_a_model_that_nobody_knows_has_no_price() -> None:
