@@ -37,6 +37,26 @@ def test_local_files_are_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "media_type"),
+    [
+        ("a.jpg", b"\x89PNG\r\n\x1a\n...", "image/png"),
+        ("a.png", b"\xff\xd8\xff\xe0...", "image/jpeg"),
+        ("a.png", b"GIF89a...", "image/gif"),
+        ("a", b"RIFF\n\r\0\0WEBPVP8 ", "image/webp"),
+        ("a.jpg", b"\0\0\0\x18ftypheic...", "image/heic"),
+        ("a.txt", b"%PDF-1.7...", "application/pdf"),
+        ("a.mp3", b"RIFF....WAVEfmt ", "audio/wav"),
+        ("a.gif", b"nothing known", "image/gif"),
+        ("a.jpg", b"\x89PN", "image/jpeg"),
+        ("a.md", b"About \x89PNG\r\n\x1a\n", "text/markdown"),
+    ],
+)
+def test_a_name_that_lies_about_the_type_is_not_believed(name, content, media_type, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    assert load_media(f"{tmp_path}/{name}") == (content, media_type)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "https://x.example/a.png",

@@ -244,7 +244,7 @@ CASES = {
     "an image as a data address": Case(
         said(image(url=f"data:image/png;base64,{PNG_BASE64}"), "What is it?"), carries=(PNG_BASE64, "image/png")
     ),
-    "an image in a file": Case(said(image(url="{folder}/cat.jpg"), "?"), carries=(PNG_BASE64, "image/jpeg")),
+    "an image in a file": Case(said(image(url="{folder}/cat.png"), "?"), carries=(PNG_BASE64, "image/png")),
     "an image in detail": Case(said(image(data=PNG, detail="low"), "?"), carries=(PNG_BASE64,)),
     "an image under a wrong name": Case(said(image(data=PNG, media_type="image/jpg"), "?"), carries=("image/jpeg",)),
     "a drawing": Case(
@@ -430,7 +430,7 @@ def in_folder(messages: list[Message], folder: Path) -> list[Message]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("case", CASES)
 async def test_what_is_sent_is_valid(case, provider, official_types, tmp_path):
-    (tmp_path / "cat.jpg").write_bytes(PNG)
+    (tmp_path / "cat.png").write_bytes(PNG)
     (tmp_path / "a.pdf").write_bytes(PDF)
     row = CASES[case]
     for model in PROVIDERS[provider].models:

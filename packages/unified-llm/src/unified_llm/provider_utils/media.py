@@ -27,6 +27,19 @@ _ALIASES = {
     "image/x-png": "image/png",
     "audio/x-wav": "audio/wav",
 }
+# How files of a type begin. A name may lie, and providers refuse an image that isn't what it is called.
+_SIGNATURES = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"....ftyp(?:heic|heix)", re.DOTALL), "image/heic"),
+    (re.compile(rb"RIFF....WAVE", re.DOTALL), "audio/wav"),
+    (re.compile(rb"ID3"), "audio/mpeg"),
+    (re.compile(rb"fLaC"), "audio/flac"),
+    (re.compile(rb"OggS"), "audio/ogg"),
+    (re.compile(rb"%PDF-"), "application/pdf"),
+)
 _DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,", re.IGNORECASE)
 
 MAX_FILE_BYTES = 100 * 1024 * 1024
@@ -36,7 +49,7 @@ MAX_FILE_BYTES = 100 * 1024 * 1024
 def inline_media(media: ImageData | AudioData | DocumentData) -> tuple[str, str] | None:
     """Base64 text and media type of what is given as bytes, `data:` URL or local file; None for a remote address.
 
-    What is said about the type goes before what the file's name tells. Raises ConfigurationError if a file can't be
+    What is said about the type goes before what the file tells. Raises ConfigurationError if a file can't be
     read.
     """
     if media.data is not None:
@@ -54,10 +67,10 @@ def inline_media(media: ImageData | AudioData | DocumentData) -> tuple[str, str]
 
 def _media_type_of(data: bytes, media: ImageData | AudioData | DocumentData) -> str:
     """The media type of bytes that come without one."""
+    if (found := _type_by_signature(data)) is not None:
+        return found
     if isinstance(media, AudioData):
         return "audio/wav"
-    if data.startswith(b"%PDF"):
-        return "application/pdf"
     return guess_media_type((media.file_name if isinstance(media, DocumentData) else None) or "")
 
 
@@ -81,8 +94,9 @@ def is_local_path(url: str) -> bool:
 def load_media(url: str) -> tuple[bytes, str] | None:
     """The bytes and the media type of a local file, or None if `url` is no local path.
 
-    The media type follows from the extension. Raises ConfigurationError if the file can't be read, is no regular file
-    (a device has no end) or has more than MAX_FILE_BYTES.
+    The media type follows from how the file begins where that is telling, else from its extension. Raises
+    ConfigurationError if the file can't be read, is no regular file (a device has no end) or has more than
+    MAX_FILE_BYTES.
     """
     if not is_local_path(url):
         return None
@@ -100,7 +114,11 @@ def load_media(url: str) -> tuple[bytes, str] | None:
         raise ConfigurationError(f"can't read the file {url}: {error.strerror or error}", cause=error) from error
     except (RuntimeError, ValueError) as error:  # "~" of an unknown user, a zero byte
         raise ConfigurationError(f"can't read the file {url!r}: {error}", cause=error) from error
-    return data, guess_media_type(path.name)
+    return data, _type_by_signature(data) or guess_media_type(path.name)
+
+
+def _type_by_signature(data: bytes) -> str | None:
+    return next((media_type for signature, media_type in _SIGNATURES if signature.match(data)), None)
 
 
 def guess_media_type(name: str) -> str:
