@@ -347,11 +347,30 @@ async def test_a_204_is_a_server_error(transport_to):
             await transport.post("/x", {})
 
 
-async def test_a_body_that_is_not_the_gzip_it_claims_to_be_is_a_network_error(transport_to):
+@pytest.mark.parametrize("body", [b"plain text", gzip.compress(b"{}")[:10] + b"\xff" * 20])
+async def test_a_body_that_is_not_the_gzip_it_claims_to_be(body, transport_to):
     headers = "content-type: application/json\r\ncontent-encoding: gzip"
-    async with serving(answering(b"plain text", headers=headers)) as server, transport_to(server.url) as transport:
-        with pytest.raises(NetworkError):
+    async with serving(answering(body, headers=headers)) as server, transport_to(server.url) as transport:
+        # aiohttp tells it as a failed connection, and doesn't show what came.
+        with pytest.raises((ServerError, NetworkError)) as caught:
             await transport.post("/x", {})
+    assert caught.value.retryable
+    if isinstance(caught.value, ServerError):
+        assert caught.value.raw == {"body": body.decode("utf-8", "replace")}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("extra", ["content-encoding: gzip", "x-extra: none"])
+async def test_an_error_keeps_its_status_whatever_happens_to_its_body(extra, streamed, transport_to):
+    async def handler(connection: Connection, request: bytes) -> None:
+        head = f"HTTP/1.1 401 Unauthorized\r\ncontent-type: text/plain\r\n{extra}\r\ncontent-length: 100\r\n\r\n"
+        await connection.send(head.encode() + b"no such key")
+        await connection.aclose()
+
+    async with serving(handler) as server, transport_to(server.url) as transport:
+        with pytest.raises(AuthenticationError) as caught:
+            await (read_all(transport) if streamed else transport.post("/x", {}))
+    assert caught.value.status_code == 401
 
 
 async def test_gzip_is_understood(transport_to):
@@ -382,6 +401,15 @@ async def test_a_200_that_is_no_event_stream_is_a_stream_error(body, transport_t
     assert caught.value.raw == {"body": body.decode().strip()}
 
 
+@pytest.mark.parametrize("body", [b"hello there", b"null", b": ping\n\n", b"event: x\n\n", b"\0\x01\xff" * 5000])
+async def test_a_stream_without_any_event_is_a_stream_error_that_shows_it(body, transport_to):
+    handler = answering(body, headers="content-type: text/plain")
+    async with serving(handler) as server, transport_to(server.url) as transport:
+        with pytest.raises(StreamError, match="an event stream was expected") as caught:
+            await read_all(transport)
+    assert caught.value.raw == {"body": body[:4096].decode("utf-8", "replace")}
+
+
 async def test_whole_json_in_place_of_a_stream_comes_as_events(transport_to):
     async with serving(answering(b'[{"a": 1}, {"b": 2}]')) as server, transport_to(server.url) as transport:
         assert [json.loads(event.data) for event in await read_all(transport)] == [{"a": 1}, {"b": 2}]
@@ -394,8 +422,9 @@ async def test_an_endless_line_is_a_stream_error(transport_to):
             await connection.send(b"x" * 1_000_000)
 
     async with serving(handler) as server, transport_to(server.url) as transport:
-        with pytest.raises(StreamError, match="16777216 bytes"):
+        with pytest.raises(StreamError, match="16777216 bytes") as caught:
             await read_all(transport)
+    assert caught.value.raw == {"body": "data: " + "x" * 4090}
 
 
 @both_backends

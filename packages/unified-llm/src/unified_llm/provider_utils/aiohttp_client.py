@@ -33,7 +33,14 @@ class AiohttpClient:
     async def post(self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout) -> Answer:
         """The whole answer; see HttpClient."""
         response = await self._send(url, content, headers, timeout)
-        return Answer(response.status, _plain_headers(response), await response.read())
+        try:
+            body = await response.read()
+        except self._library.ClientError:
+            # An error's status says more than that its body broke off.
+            if response.status < 300:
+                raise
+            body = b""
+        return Answer(response.status, _plain_headers(response), body)
 
     async def open(
         self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout

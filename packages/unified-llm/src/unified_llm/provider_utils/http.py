@@ -199,6 +199,7 @@ class HttpStream:
         self._ready: deque[ServerSentEvent] = deque()
         self._started = False
         self._ended = False
+        self._head = b""  # of a body that has not yet brought an event
         self._longest_wait = longest_wait
         self._waiting_since: float | None = None
 
@@ -223,11 +224,14 @@ class HttpStream:
                 self._ready.extend(await self._begin(chunk))
             elif chunk is None:
                 self._ready.extend(self._decoder.flush())
+                if self._head and not self._ready:
+                    raise self._faults.unreadable(StreamError, self._status, self.headers, self._head)
             else:
                 self._ready.extend(self._decoder.feed(chunk))
             if not self._ready:
                 self._check_wait()
         self._waiting_since = None
+        self._head = b""
         return self._ready.popleft()
 
     def _check_wait(self) -> None:
@@ -256,6 +260,7 @@ class HttpStream:
         # No event stream begins like this, whatever the content type says.
         if chunk is None or chunk.lstrip()[:1] in (b"{", b"[", b"<"):
             return await self._read_whole(chunk or b"")
+        self._head = chunk
         return self._decoder.feed(chunk)
 
     async def _read_whole(self, head: bytes) -> list[ServerSentEvent]:

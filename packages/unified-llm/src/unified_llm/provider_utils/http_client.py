@@ -72,7 +72,10 @@ class HttpClient(Protocol):
         ...
 
     async def post(self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout) -> Answer:
-        """The whole answer. Only `timeout.connect` is heeded: the caller bounds the rest."""
+        """The whole answer, or what came of it if its status is an error's.
+
+        Only `timeout.connect` is heeded: the caller bounds the rest.
+        """
         ...
 
     async def open(self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout) -> OpenAnswer:

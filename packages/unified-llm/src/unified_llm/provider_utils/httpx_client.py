@@ -42,8 +42,12 @@ class HttpxClient:
         """The whole answer; see HttpClient."""
         # A limit for each read and write would be a timer for each, and the caller's limit holds for all of them.
         limits = {"connect": timeout.connect, "pool": timeout.request, "read": None, "write": None}
-        response = await self._client.send(self._request(url, content, headers, limits))
-        return Answer(response.status_code, dict(response.headers.items()), response.content)
+        response = await self._client.send(self._request(url, content, headers, limits), stream=True)
+        try:
+            body = await self._read(response)
+        finally:
+            await response.aclose()
+        return Answer(response.status_code, dict(response.headers.items()), body)
 
     async def open(
         self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout
@@ -79,6 +83,27 @@ class HttpxClient:
                 return Fault.UNSENDABLE
             case _:
                 return Fault.BROKEN
+
+    async def _read(self, response: "AnyResponse") -> bytes:
+        """The body. One that isn't packed as it says is returned as it is, for the error to show."""
+        if response.is_stream_consumed:  # by the caller's transport or hooks
+            return response.content
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_raw():
+                body += chunk
+        except self._library.TransportError:
+            # An error's status says more than that its body broke off.
+            if response.status_code < 300:
+                raise
+        if "content-encoding" not in response.headers:
+            return bytes(body)
+        try:
+            unpacked = self._library.Response(response.status_code, headers=response.headers, content=bytes(body))
+        except self._library.DecodingError:
+            return bytes(body)
+        content: bytes = unpacked.content
+        return content
 
     def _request(
         self, url: str, content: bytes, headers: Mapping[str, str], limits: dict[str, float | None]

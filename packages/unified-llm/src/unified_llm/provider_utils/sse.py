@@ -56,7 +56,7 @@ class SSEDecoder:
         else:
             self._partial += lines.pop()
             if len(self._partial) > self._limit:
-                self._refuse()
+                self._refuse(self._partial)
         return self._read(lines)
 
     def flush(self) -> list[ServerSentEvent]:
@@ -85,12 +85,15 @@ class SSEDecoder:
                 data.append(value)
                 self._data_bytes += len(value)
                 if self._data_bytes > self._limit:
-                    self._refuse()
+                    self._refuse(data[0])
             elif line[:6] == b"event:":
                 self._event = line[7:] if line[6:7] == b" " else line[6:]
             elif line == b"data":
                 data.append(b"")
         return events
 
-    def _refuse(self) -> NoReturn:
-        raise StreamError(f"the server sent an event of more than {self._limit} bytes")
+    def _refuse(self, head: bytes | bytearray) -> NoReturn:
+        raise StreamError(
+            f"the server sent an event of more than {self._limit} bytes",
+            raw={"body": head[:4096].decode("utf-8", "replace")},
+        )
