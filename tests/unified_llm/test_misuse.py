@@ -10,6 +10,7 @@ from unified_llm import (
     Client,
     ConfigurationError,
     GeminiAdapter,
+    InvalidRequestError,
     Message,
     OpenAIAdapter,
     OpenAICompatibleAdapter,
@@ -88,6 +89,17 @@ async def test_options_of_a_wrong_shape_are_named(name, options):
     async with answering(name, sent) as client:
         with pytest.raises(ConfigurationError, match="provider_options"):
             await ask(name, request, base_url="http://llm.example", http_client=client)
+    assert sent == []
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@every_adapter
+async def test_a_request_without_messages_is_refused(name, streamed):
+    sent: list[httpx.Request] = []
+    request = ASK.model_copy(update={"messages": []})
+    async with answering(name, sent) as client:
+        with pytest.raises(InvalidRequestError, match="message"):
+            await ask(name, request, base_url="http://llm.example", http_client=client, streamed=streamed)
     assert sent == []
 
 

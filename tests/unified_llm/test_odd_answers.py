@@ -317,6 +317,10 @@ WRITTEN = [
     ("[1]", None),
     ([1], None),
     ("no json", None),
+    ('{"x": NaN}', None),
+    ('{"x": [-Infinity]}', None),
+    ('{"x": 1e999}', None),
+    ('{"x": -1.5e2}', {"x": -150.0}),
     (5, None),
 ]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 from unified_llm import (
     Client,
     ConfigurationError,
@@ -84,6 +84,11 @@ async def test_an_unusable_answer_is_an_error_and_not_retried(answer: Any, schem
 async def test_a_wrong_schema_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(ConfigurationError, match=r"schema is not a valid JSON Schema, at \$\.type"):
         await generate_object("m", "?", schema={"type": "objekt"}, client=Client())
+    for schema in ({"type": "array"}, {"type": "string"}, {"type": ["array", "object"]}):
+        with pytest.raises(ConfigurationError, match="schema must have an object at its root"):
+            await generate_object("m", "?", schema=schema, client=Client())
+    with pytest.raises(ConfigurationError, match="schema must have an object at its root"):
+        stream_object("m", "?", schema=RootModel[list[int]], client=Client())
     with pytest.raises(ConfigurationError, match="response_format and schema"):
         stream_object("m", "?", schema=PERSON, response_format=ResponseFormat(type="json"), client=Client())
 

@@ -31,7 +31,7 @@ async def generate_object(
 ) -> GenerateResult:
     """`generate()` whose result has `output`: the answer, parsed and validated.
 
-    `schema` is a JSON Schema, or a pydantic model class whose instance becomes the output. Raises
+    `schema` is a JSON Schema of an object, or a pydantic model class whose instance becomes the output. Raises
     NoObjectGeneratedError, without retrying, when the answer is not such JSON. `strict` asks the provider to enforce
     the schema while it generates.
     """
@@ -58,12 +58,12 @@ class _Target:
     @classmethod
     def of(cls, schema: Schema) -> Self:
         if isinstance(schema, type) and issubclass(schema, BaseModel):
-            return cls(schema.model_json_schema(), schema)
+            return cls(_rooted(schema.model_json_schema()), schema)
         if not isinstance(schema, dict):
             raise ConfigurationError(f"schema must be a JSON Schema or a pydantic model class, but is {schema!r:.100}")
         if (fault := check_schema(schema)) is not None:
             raise ConfigurationError(f"schema is not a valid JSON Schema, {fault}")
-        return cls(schema, None)
+        return cls(_rooted(schema), None)
 
     def parse(self, response: Response) -> Any:
         """The object in the response's text; raises NoObjectGeneratedError."""
@@ -99,6 +99,13 @@ def _no_object(response: Response, fault: str, cause: BaseException | None = Non
         provider=response.provider,
         raw={"text": response.text, "finish_reason": reason},
     )
+
+
+def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema; raises ConfigurationError if it asks for a list, a number or anything else that is no object."""
+    if (root := schema.get("type", "object")) != "object":
+        raise ConfigurationError(f"schema must have an object at its root, as providers want it, but has {root!r}")
+    return schema
 
 
 def _prepare(target: _Target, model: str, prompt: str | None, strict: bool, options: CallOptions) -> Call:

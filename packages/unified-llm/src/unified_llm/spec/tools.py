@@ -1,6 +1,7 @@
 """Tools as a model sees them, and the calls and results that pass between (section 5)."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Literal, Self
@@ -83,12 +84,19 @@ class ToolResult(Record):
     is_error: bool = False
 
 
+def _finite(text: str) -> float:
+    # No later request could carry it: JSON has no NaN, and 1e999 is read as infinity.
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:40]} is no number of JSON, or too large for one")
+    return number
+
+
 def parse_arguments(raw: str) -> tuple[dict[str, Any], str | None]:
     """Parse a model's argument text into `(arguments, parse_error)`. Blank text means no arguments."""
     if not raw.strip():
         return {}, None
     try:
-        value = json.loads(raw)
+        value = json.loads(raw, parse_constant=_finite, parse_float=_finite)
     except ValueError as error:
         return {}, f"the arguments are not valid JSON: {error}"
     except RecursionError:

@@ -53,6 +53,8 @@ def build_request(request: Request, *, provider: str, stream: bool = False) -> W
     `provider_options[provider]` is merged into the body last, so it can override any field; its `extra_headers`
     become HTTP headers. Raises InvalidRequestError for content that the protocol can't carry.
     """
+    if not request.messages:
+        raise InvalidRequestError("messages is empty; Chat Completions needs at least one message")
     history, repairs = repair_history(request.messages)
     warnings = list(repairs)
     body: _Json = {"model": request.model, "messages": _Translator(provider, warnings).translate(history)}
