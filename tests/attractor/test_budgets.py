@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from attractor.backends.llm import LlmBackend
-from attractor.cli.run import run as run_command
+from attractor.cli.app import app
 from attractor.engine.limits import Limits
 from attractor.graph import to_dollars
 from attractor.pipeline import PipelineRunner, RunResult
@@ -63,7 +63,7 @@ def test_the_command_refuses_a_cost_limit_on_a_model_without_a_price(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     (tmp_path / "g.dot").write_text(PAIR % "")
     flags = ["--provider", "anthropic", "--model", "unheard-of", "--max-cost", "2", "--logs", str(tmp_path / "run")]
-    result = CliRunner().invoke(run_command, [str(tmp_path / "g.dot"), *flags])
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "g.dot"), *flags])
     assert result.exit_code == 2
     assert "price is unknown" in result.output
     assert not (tmp_path / "run").exists()
