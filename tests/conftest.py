@@ -2,12 +2,11 @@
 
 import importlib.util
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from unified_llm.providers.local import LocalServer, check_local
 
 ROOT = Path(__file__).parent.parent
 
@@ -42,16 +41,6 @@ def local_model_url(local_model: None) -> Iterator[str]:
     It speaks `/v1/chat/completions`, `/v1/responses` and `/v1/messages`, plain and streamed. One thread and a small
     model: ask for few tokens.
     """
-    with subprocess.Popen(
-        [sys.executable, str(ROOT / "tests/serve_local_model.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        assert url.startswith("http://"), f"the local model server did not start: {url!r}"
-        yield url
-        server.kill()
+    server = LocalServer.start(check_local(None), context_size=4096, threads=1, api_key=None)
+    yield server.base_url
+    server.stop()

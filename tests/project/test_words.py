@@ -52,14 +52,14 @@ def test_files_speak_of_the_project_alone(committed_files: list[Path]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["see /work/main/x", "in ../shared/design", "as issue 12 says", "# U3: quota", "left for the next milestone"],
+    ["see /home/ann/x", "in ../shared/design", "as issue 12 says", "# U3: quota", "left for the next milestone"],
 )
 def test_an_offence_is_seen(text: str) -> None:
     assert len(offences(text, is_code=True)) == 1
 
 
 @pytest.mark.parametrize(
-    "text", ["/tmp/x", "a/work/b", '"ATTRACTOR_X", "../shared/x"', "U+2028", "section 4.7", "UTF-8"]
+    "text", ["/tmp/x", "a/home/ann/b", '"ATTRACTOR_X", "../shared/x"', "U+2028", "section 4.7", "UTF-8"]
 )
 def test_a_plain_text_is_left_alone(text: str) -> None:
     assert offences(text, is_code=True) == []
