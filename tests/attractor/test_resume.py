@@ -44,6 +44,27 @@ async def test_resume_of_a_finished_run_reports_its_result_and_runs_nothing(tmp_
     assert (tmp_path / "r" / "events.jsonl").read_bytes() == events
 
 
+async def test_resume_of_a_run_killed_at_its_very_end_writes_what_was_left_to_write(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    await run(folder, {})
+    checkpoint, events, status = (folder / name for name in ("checkpoint.json", "events.jsonl", "exit/status.json"))
+    whole, told = json.loads(checkpoint.read_bytes()), events.read_bytes().splitlines(keepends=True)
+    # The journal has the last step; a kill came before all that follows it.
+    checkpoint.write_text(json.dumps({**whole, "status": "running", "sequence": 2, "completed_nodes": ["start"]}))
+    events.write_bytes(b"".join(told[:-1]))
+    status.unlink()
+    again, calls = await run(folder, {}, resume=True)
+    assert (again.status, calls) == ("success", [])
+    # The journal has the time to the millisecond.
+    assert {**json.loads(checkpoint.read_bytes()), "timestamp": 0} == {**whole, "timestamp": 0}
+    assert json.loads(status.read_bytes())["status"] == "success"
+    kinds = [json.loads(line)["type"] for line in events.read_bytes().splitlines()]
+    assert kinds == [json.loads(line)["type"] for line in told]
+    written = events.read_bytes()
+    await run(folder, {}, resume=True)
+    assert events.read_bytes() == written
+
+
 async def test_resume_of_a_failed_run_retries_the_failed_node(tmp_path: Path) -> None:
     failed, calls = await run(tmp_path / "r", {"b": "fail"})
     assert (failed.status, calls) == ("fail", ["a", "b"])

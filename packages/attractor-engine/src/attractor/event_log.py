@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import anyio
 
 from attractor.errors import PipelineConfigurationError, RunDirectoryError
-from attractor.events import CheckpointSaved, Event, StageStarted
+from attractor.events import CheckpointSaved, Event, PipelineCompleted, PipelineFailed, StageStarted
 from attractor.state.json_values import encode_json, to_bytes
 from attractor.state.run_directory import write_all
 
@@ -27,6 +27,7 @@ _logger = logging.getLogger("attractor.events")
 _READ_BYTES = 64 * 1024
 # A quick stage ends within microseconds, and the next one begins as soon: one write for what happens between two ends.
 _BRIEFLY_HELD = (CheckpointSaved, StageStarted)
+_ENDS = (PipelineCompleted.__name__, PipelineFailed.__name__)
 E = TypeVar("E", bound=Event)
 
 
@@ -34,6 +35,7 @@ class EventLog:
     """The events of one run directory. Used from the run's own event loop; close it when the run ends.
 
     Some are held back for a moment, since one write serves several; `flush()` must be called every now and then.
+    `has_end` says whether the log that was found told how the run ended.
     """
 
     def __init__(
@@ -43,7 +45,8 @@ class EventLog:
         self._observer = observer
         self._clock = clock
         self._pending: list[Event] = []
-        self._sequence = _mend(self.path)
+        self._sequence, last = _mend(self.path)
+        self.has_end = last in _ENDS
         self._file = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._news = anyio.Event()
         self._reading = False
@@ -186,25 +189,26 @@ class _Reader:
             ) from error
 
 
-def _mend(path: Path) -> int:
-    """Cut what a kill or a loss of power tore off the end of an existing log, and return the last sequence number.
+def _mend(path: Path) -> tuple[int, str]:
+    """Cut what a kill or a loss of power tore off the end of an existing log; return the last event's number and kind.
 
     The log is not what a run goes on from, so that no damage to it may hold a run up.
     """
     if not path.exists():
-        return 0
+        return 0, ""
     data = path.read_bytes()
-    end, sequence = data.rfind(b"\n") + 1, 0
-    while end and not (sequence := _read_sequence(data[data.rfind(b"\n", 0, end - 1) + 1 : end])):
+    end, last = data.rfind(b"\n") + 1, (0, "")
+    while end and not (last := _read_event(data[data.rfind(b"\n", 0, end - 1) + 1 : end]))[0]:
         end = data.rfind(b"\n", 0, end - 1) + 1
     if end != len(data):
         os.truncate(path, end)
-    return sequence
+    return last
 
 
-def _read_sequence(line: bytes) -> int:
-    """The number of the event on a line, of whatever kind; 0 if it is none."""
+def _read_event(line: bytes) -> tuple[int, str]:
+    """Number and kind of the event on a line, of whatever kind; 0 if it is none."""
     try:
-        return int(json.loads(line)["sequence"])
-    except (LookupError, TypeError, ValueError):
-        return 0
+        record = json.loads(line)
+        return int(record["sequence"]), str(record.get("type"))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return 0, ""

@@ -249,6 +249,10 @@ class PipelineRunner:
         try:
             start(execution)
             if execution.checkpoint.status is RunStatus.COMPLETED and not from_node:
+                if not log.has_end:
+                    # Killed between its last step and what tells of it.
+                    execution.write_files()
+                    self._announce_end(log, execution.checkpoint, path, 0.0)
                 return _to_result(execution.checkpoint, prepared, path, 0.0)
             self._log, self._execution, self._scope = log, execution, anyio.CancelScope()
             self._home = threading.get_ident(), current_token()

@@ -69,6 +69,7 @@ class Execution:
         """Take the state that lies on disk, that of the last restart; raises CheckpointError."""
         self.checkpoint, self._statuses = restore_run(self._root)
         while self.checkpoint.status is RunStatus.RESTARTED and has_checkpoint(self._restart_folder()):
+            self.write_files()
             self._folder = self._restart_folder()
             self.checkpoint, self._statuses = restore_run(self._folder)
         if self.checkpoint.next_node and self.checkpoint.next_node not in self._graph.nodes:
@@ -85,6 +86,10 @@ class Execution:
         while self.checkpoint.status is RunStatus.RESTARTED:
             self._restart()
             await self._traverse(lambda store: None)
+
+    def write_files(self) -> None:
+        """Write what a kill kept a run that has ended from writing for readers: checkpoint.json, status.json."""
+        CheckpointStore(self._folder, self.checkpoint, statuses=self._statuses).close()
 
     async def _traverse(self, store_changes: Callable[[CheckpointStore], None]) -> None:
         context = Context(self.checkpoint.context_values, self.checkpoint.logs)
