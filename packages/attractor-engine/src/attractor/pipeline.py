@@ -252,7 +252,7 @@ class PipelineRunner:
                 if not log.has_end:
                     # Killed between its last step and what tells of it.
                     execution.write_files()
-                    self._announce_end(log, execution.checkpoint, path, 0.0)
+                    _announce_end(log, execution.checkpoint, path, 0.0)
                 return _to_result(execution.checkpoint, prepared, path, 0.0)
             self._log, self._execution, self._scope = log, execution, anyio.CancelScope()
             self._home = threading.get_ident(), current_token()
@@ -262,7 +262,7 @@ class PipelineRunner:
                 with self._scope:
                     await execution.run(partial(_record_resumption, execution.checkpoint, from_node))
             finally:
-                self._announce_end(log, execution.checkpoint, path, time.monotonic() - begun)
+                _announce_end(log, execution.checkpoint, path, time.monotonic() - begun)
             return _to_result(execution.checkpoint, prepared, path, time.monotonic() - begun)
         finally:
             self._scope = None
@@ -276,15 +276,6 @@ class PipelineRunner:
         assert self._log is not None
         return self._log.emit(kind, **fields)
 
-    def _announce_end(self, log: EventLog, checkpoint: Checkpoint, path: Path, duration: float) -> None:
-        if checkpoint.status is RunStatus.COMPLETED:
-            folder = path / ARTIFACTS_NAME
-            count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
-            log.emit(PipelineCompleted, duration=round(duration, 6), artifact_count=count)
-        else:
-            error = checkpoint.reason or "the run was interrupted by an internal error"
-            log.emit(PipelineFailed, error=error, duration=round(duration, 6))
-
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
@@ -294,6 +285,16 @@ class _Prepared:
     registry: HandlerRegistry
     own: HandlerRegistry
     diagnostics: tuple[Diagnostic, ...]
+
+
+def _announce_end(log: EventLog, checkpoint: Checkpoint, path: Path, duration: float) -> None:
+    if checkpoint.status is RunStatus.COMPLETED:
+        folder = path / ARTIFACTS_NAME
+        count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+        log.emit(PipelineCompleted, duration=round(duration, 6), artifact_count=count)
+    else:
+        error = checkpoint.reason or "the run was interrupted by an internal error"
+        log.emit(PipelineFailed, error=error, duration=round(duration, 6))
 
 
 def _absolute(path: str | Path | None) -> Path:
