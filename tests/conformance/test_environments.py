@@ -1,0 +1,34 @@
+"""The conformance suite for environments, run on the ones that need nothing but this machine."""
+
+import importlib.util
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_loop import LocalExecutionEnvironment
+
+_spec = importlib.util.spec_from_file_location("environment_suite", Path(__file__).with_name("environment.py"))
+assert _spec is not None
+assert _spec.loader is not None
+suite: Any = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = suite
+_spec.loader.exec_module(suite)
+
+every_check = pytest.mark.parametrize("check", suite.ALL_CHECKS, ids=lambda check: check.__name__)
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Any]:
+    directory = tmp_path / "work"
+    directory.mkdir()
+    environment = LocalExecutionEnvironment(directory)
+    await environment.initialize()
+    yield suite.Subject(environment=environment)
+    await environment.cleanup()
+
+
+@every_check
+async def test_local(local: Any, check: Any) -> None:
+    await suite.run(check, local)
