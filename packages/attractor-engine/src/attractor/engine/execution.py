@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import anyio
 
 from attractor.engine.branches import open_fan_out
 from attractor.engine.joins import Joins
-from attractor.engine.limits import Limits
+from attractor.engine.limits import Budget, Limits
 from attractor.engine.stage import StageExecutor
 from attractor.engine.traversal import Place, Traversal, Walk
 from attractor.errors import CheckpointError
@@ -21,8 +22,18 @@ from attractor.outcome import Outcome
 from attractor.state.checkpoint import Checkpoint, RunStatus
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore, has_checkpoint, restore_run
+from attractor.state.usage import TokenUsage
 
 TICK_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ties:
+    """What binds a run to those around it, `depth` many: their budgets, and where its stages work if that was said."""
+
+    depth: int = 0
+    refuse_usage: Callable[[TokenUsage | None], str] | None = None
+    working_dir: Path | None = None
 
 
 class Execution:
@@ -42,6 +53,7 @@ class Execution:
         values: Mapping[str, Any],
         *,
         limits: Limits,
+        ties: Ties = Ties(),
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         on_tick: Callable[[], None] = lambda: None,
@@ -52,6 +64,7 @@ class Execution:
         self._emit = emit
         self._values = values
         self._limits = limits
+        self._ties = ties
         self._clock = clock
         self._sleep = sleep
         self._on_tick = on_tick
@@ -101,6 +114,7 @@ class Execution:
             store.close()
 
     def _make_traversal(self, context: Context, store: CheckpointStore) -> Traversal:
+        checkpoint = self.checkpoint
         stages = StageExecutor(
             self._graph,
             self._handlers,
@@ -110,22 +124,24 @@ class Execution:
             sleep=self._sleep,
             first_index=_count_completed(self.checkpoint),
         )
+        budget = Budget(self._limits, lambda: checkpoint.usage, self._ties.refuse_usage)
         walk = Walk(
             graph=self._graph,
             store=store,
             stages=stages,
             emit=self._emit,
-            limits=self._limits,
+            budget=budget,
             joins=Joins(self._graph),
             clock=self._clock,
         )
-        facts, checkpoint = context.run, self.checkpoint
+        facts = context.run
         facts.run_id = checkpoint.run_id
         facts.graph = self._graph
         facts.node_outcomes = checkpoint.node_outcomes
         facts.executions = checkpoint.executions
         facts.last_outcome = checkpoint.node_outcomes.get(checkpoint.current_node)
         facts.resumed = checkpoint.current_node != ""
+        facts.refuse_child, facts.working_dir = budget.refuse_child, self._ties.working_dir
         facts.open_fan_out = partial(open_fan_out, walk, checkpoint, Place())
         return Traversal(walk, context, checkpoint)
 

@@ -1,6 +1,7 @@
 """What makes every run stop."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from attractor.graph import Graph, Node, to_count, to_dollars, to_seconds
 from attractor.state.checkpoint import Checkpoint
@@ -76,3 +77,32 @@ class Limits:
             f"goal gate {gate.id!r} is still unsatisfied after {checkpoint.gate_rounds} rounds; if more can help, "
             "raise max_goal_gate_rounds of the graph"
         )
+
+
+@dataclass(slots=True)
+class Budget:
+    """What a run, and the runs that its stages are, use of models: held against its limits and those around it.
+
+    `recorded` gives what the run's steps used so far; `outer` is the `refuse_child` of the run around this one.
+    """
+
+    limits: Limits
+    recorded: Callable[[], TokenUsage | None]
+    outer: Callable[[TokenUsage | None], str] | None = None
+    _children: dict[str, TokenUsage] = field(default_factory=dict)
+
+    def refuse(self) -> str:
+        """Why the run may ask no more of models; empty if it may."""
+        total = self.recorded()
+        for usage in self._children.values():
+            total = usage if total is None else total + usage
+        reason = self.limits.refuse_usage(total)
+        return reason or (self.outer(total) if self.outer else "")
+
+    def refuse_child(self, child: str, usage: TokenUsage | None) -> str:
+        """The same for a run that a stage is, which used so much that no step of this run has recorded yet."""
+        if usage is None:
+            self._children.pop(child, None)
+        else:
+            self._children[child] = usage
+        return self.refuse()

@@ -7,9 +7,10 @@ the step is applied and journaled in one place, and a resumed run folds the same
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from attractor.engine.joins import Joins, find_fan_out_route, is_fan_in, is_fan_out
-from attractor.engine.limits import Limits
+from attractor.engine.limits import Budget
 from attractor.engine.routing import Route, check_goal_gates, find_route, get_retry_target
 from attractor.engine.stage import StageExecutor
 from attractor.events import CheckpointSaved, Emit
@@ -17,8 +18,12 @@ from attractor.graph import Edge, Graph, Node
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step
 from attractor.state.context import Context
-from attractor.state.journal import CheckpointStore
-from attractor.state.usage import TokenUsage
+
+
+class Store(Protocol):
+    """Where steps go: it applies each to the run's checkpoint, and keeps it."""
+
+    def append(self, entry: Entry) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +31,10 @@ class Walk:
     """What the traversals of one run share."""
 
     graph: Graph
-    store: CheckpointStore
+    store: Store
     stages: StageExecutor
     emit: Emit
-    limits: Limits
+    budget: Budget
     joins: Joins
     clock: Callable[[], float] = time.time
 
@@ -73,10 +78,14 @@ class Traversal:
     async def run(self) -> None:
         """Step until the checkpoint's status says that the run ended."""
         while self.checkpoint.status is RunStatus.RUNNING:
-            step = await self._step(self.walk.graph.nodes[self.checkpoint.next_node])
-            self._record(step)
-            if step.outcome is not None and step.outcome.status is not StageStatus.SKIPPED:
-                self.context.run.last_outcome = self.checkpoint.node_outcomes[step.node_id]
+            await self.advance()
+
+    async def advance(self) -> None:
+        """Execute the next node, and record what came of it."""
+        step = await self._step(self.walk.graph.nodes[self.checkpoint.next_node])
+        self._record(step)
+        if step.outcome is not None and step.outcome.status is not StageStatus.SKIPPED:
+            self.context.run.last_outcome = self.checkpoint.node_outcomes[step.node_id]
 
     def end(self, status: RunStatus, reason: str) -> None:
         """Record where it stands when something else than its own steps ends it."""
@@ -89,10 +98,10 @@ class Traversal:
         self._record(Step(node_id="", next_node=self.checkpoint.next_node, edge=self.checkpoint.edge))
 
     async def _step(self, node: Node) -> Step:
-        if reason := self.walk.limits.refuse_visit(node, self._count_visits(node)):
+        if reason := self.walk.budget.limits.refuse_visit(node, self._count_visits(node)):
             return self._fail(reason)
         at_exit = self._is_exit(node)
-        if not at_exit and (reason := self.walk.limits.refuse_usage(self._count_usage())):
+        if not at_exit and (reason := self.walk.budget.refuse()):
             return self._fail(reason)
         if at_exit and (gate := check_goal_gates(self.walk.graph, self.checkpoint.node_outcomes)):
             return self._turn_away(node, gate)
@@ -106,7 +115,7 @@ class Traversal:
     def _advance(self, node: Node, outcome: Outcome, attempts: int, at_exit: bool) -> Step:
         """Where a node's outcome leads."""
         if outcome.status is StageStatus.FAIL and not self._passes_on(node):
-            reason = self.walk.limits.refuse_failure(node, outcome.failure_reason, self.checkpoint)
+            reason = self.walk.budget.limits.refuse_failure(node, outcome.failure_reason, self.checkpoint)
             if reason:
                 return self._fail(reason, node, outcome, attempts)
         route = self._find_route(node, outcome)
@@ -169,7 +178,7 @@ class Traversal:
         target = get_retry_target(gate, self.walk.graph)
         if not target:
             return "", f"goal gate {gate.id!r} is unsatisfied, and neither it nor the graph has a retry_target"
-        return target, self.walk.limits.refuse_gate_round(gate, self.checkpoint)
+        return target, self.walk.budget.limits.refuse_gate_round(gate, self.checkpoint)
 
     def _fail(self, reason: str, node: Node | None = None, outcome: Outcome | None = None, attempts: int = 1) -> Step:
         """The run ends here. A resumption tries the stage again that failed."""
@@ -207,10 +216,6 @@ class Traversal:
 
     def _count_visits(self, node: Node) -> int:
         return sum(state.visits.get(node.id, 0) for state in (self.checkpoint, *self.place.outer))
-
-    def _count_usage(self) -> TokenUsage | None:
-        """What the whole run used; that of its branches is counted in the outermost state."""
-        return (self.place.outer[0] if self.place.outer else self.checkpoint).usage
 
     def _incoming_edge(self) -> Edge | None:
         index = self.checkpoint.edge

@@ -66,7 +66,10 @@ class RunFacts:
     before this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage
     after a resumption. `branch` has the fan-out and the number of each branch that the stage lies in; in a branch,
     `outer_executions` counts the attempts before its fan-out. `open_fan_out` gives a handler the branches of its node.
-    `usage` is what the stage used of a model so far; whoever asks one adds to it, by `add_usage()`.
+    `usage` is what the stage used of a model so far; whoever asks one adds to it, by `add_usage()`. `given` are the
+    values that a stage which suspended itself in this visit was given since, in order. `run_root` is the run directory,
+    also after a restart. `refuse_child` tells a stage that is a run itself, given that run's directory and what it
+    used, why it may use no more. `working_dir` is where a run within another works, if its node says so.
     """
 
     run_id: str = ""
@@ -83,6 +86,10 @@ class RunFacts:
     outer_executions: Sequence[Mapping[str, int]] = ()
     open_fan_out: Callable[[Node, "Context"], FanOut] | None = None
     usage: TokenUsage | None = None
+    given: tuple[Any, ...] = ()
+    run_root: Path | None = None
+    refuse_child: Callable[[str, TokenUsage | None], str] = lambda child, usage: ""
+    working_dir: Path | None = None
 
     def attempt_number(self, node_id: str) -> int:
         """Which attempt of the whole run this is for the node that is executed, counted from 1."""

@@ -25,6 +25,13 @@ class TokenUsage:
             cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
+    def __sub__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
+            input_tokens=self.input_tokens - other.input_tokens,
+            output_tokens=self.output_tokens - other.output_tokens,
+            cost=None if self.cost is None or other.cost is None else self.cost - other.cost,
+        )
+
     def to_record(self) -> dict[str, Any]:
         """As JSON."""
         return {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens, "cost": self.cost}
