@@ -444,7 +444,7 @@ async def check_output_and_exit_code(subject: Subject) -> None:
 
 @needs(Feature.COMMANDS)
 async def check_directory_and_variables(subject: Subject) -> None:
-    """Commands run in the working directory, or where the call says, with the variables that it adds, for itself only."""
+    """In the working directory, or where the call says; with the variables that it adds, for itself only."""
     environment, commands = subject.environment, subject.commands
     await subject.put("sub dir/é/file")
     home = environment.working_directory()
