@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from agent_loop.session import Session
     from agent_loop.subagents import SubAgentHandle, SubAgentResult, SubAgentStatus
     from agent_loop.tools.registry import RegisteredTool, ToolContext, ToolDefinition, ToolOutput, ToolRegistry
+    from agent_loop.tools.web import web_fetch_tool
     from agent_loop.truncation import truncate_tool_output
 
 _HOMES = {
@@ -72,6 +73,7 @@ _HOMES = {
     "agent_loop.session": ("Session",),
     "agent_loop.subagents": ("SubAgentHandle", "SubAgentResult", "SubAgentStatus"),
     "agent_loop.tools.registry": ("RegisteredTool", "ToolContext", "ToolDefinition", "ToolOutput", "ToolRegistry"),
+    "agent_loop.tools.web": ("web_fetch_tool",),
     "agent_loop.truncation": ("truncate_tool_output",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -125,6 +127,7 @@ __all__ = [
     "dump_turn",
     "load_history",
     "truncate_tool_output",
+    "web_fetch_tool",
 ]
 
 

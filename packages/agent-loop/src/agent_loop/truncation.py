@@ -9,6 +9,7 @@ TruncationMode = Literal["head_tail", "tail", "head"]
 DEFAULT_TOOL_LIMITS: Mapping[str, int] = {
     "read_file": 50_000,
     "read_many_files": 50_000,
+    "web_fetch": 50_000,
     "shell": 30_000,
     "grep": 20_000,
     "glob": 20_000,

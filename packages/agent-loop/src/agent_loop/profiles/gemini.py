@@ -11,6 +11,7 @@ from agent_loop.tools.registry import ToolRegistry
 from agent_loop.tools.search import GLOB, GREP, LIST_DIR
 from agent_loop.tools.shell import shell_tool
 from agent_loop.tools.subagents import SUBAGENT_TOOLS
+from agent_loop.tools.web import web_fetch_tool
 
 
 def create_gemini_profile(
@@ -19,10 +20,12 @@ def create_gemini_profile(
     safety_settings: Sequence[Mapping[str, str]] = (),
     gemini_options: Mapping[str, Any] | None = None,
     context_window_size: int | None = None,
+    web_fetch: bool = False,
 ) -> ProviderProfile:
     """`safety_settings` are the API's, each with `category` and `threshold`. They and `gemini_options` (cached content,
     for instance) go into the request's body as `provider_options["gemini"]`, under the API's own names.
-    `context_window_size` is the catalog's unless given.
+    `context_window_size` is the catalog's unless given. `web_fetch` adds the tool of that name, which asks servers on
+    the internet from this process, wherever the environment runs its commands.
     """
     options = dict(gemini_options or {})
     if safety_settings:
@@ -40,6 +43,7 @@ def create_gemini_profile(
                 GREP,
                 GLOB,
                 LIST_DIR,
+                *([web_fetch_tool()] if web_fetch else []),
                 *SUBAGENT_TOOLS,
             ]
         ),
