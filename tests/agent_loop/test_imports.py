@@ -6,7 +6,7 @@ import sys
 import pytest
 
 ELSEWHERE = """
-import anyio, anyio.to_thread, multiprocessing, platform, subprocess, sys, tempfile, unified_llm, uuid
+import anyio, anyio.to_thread, http.client, multiprocessing, platform, subprocess, sys, tempfile, unified_llm, uuid
 sys.platform = "win32"
 for name in ("fcntl", "termios", "pwd", "grp", "resource"):
     sys.modules[name] = None
