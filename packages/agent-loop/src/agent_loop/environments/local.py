@@ -21,7 +21,6 @@ from agent_loop.environments.local_search import (
     grep_in_python,
     ripgrep_arguments,
     ripgrep_output,
-    search_directory,
 )
 from agent_loop.environments.output import STDERR, STDOUT, OutputCapture
 from agent_loop.environments.process import run_command
@@ -191,14 +190,15 @@ class LocalExecutionEnvironment:
         in_python = partial(grep_in_python, pattern, target, self._directory, options)
         if ripgrep is None:
             return await self._in_thread(in_python)
-        arguments = ripgrep_arguments(pattern, target, options)
-        result = await self._run([ripgrep, *arguments], search_directory(target), _SEARCH_SECONDS, {})
+        directory = target if target.is_dir() else target.parent
+        arguments = ripgrep_arguments(pattern, "." if target.is_dir() else target.name, options)
+        result = await self._run([ripgrep, *arguments], directory, _SEARCH_SECONDS, {})
         if result.timed_out:
             raise ExecutionEnvironmentError("the search ran out of time; search a smaller part")
         if result.exit_code > 1 and not result.stdout:
             # A pattern that ripgrep can't do, with lookaround for instance; or a wrong one, and then this says so.
             return await self._in_thread(in_python)
-        return ripgrep_output(result.stdout, target, self._directory, options)
+        return ripgrep_output(result.stdout, directory, self._directory, options)
 
     async def glob(self, pattern: str, path: str) -> list[str]:
         """See ExecutionEnvironment."""

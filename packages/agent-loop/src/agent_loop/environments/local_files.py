@@ -70,6 +70,11 @@ def read_text(path: Path, offset: int | None, limit: int | None) -> str:
         offset = limit = None
     else:
         data = read_bytes(path)
+    return decode_lines(data, str(path), offset, limit)
+
+
+def decode_lines(data: bytes, path: str, offset: int | None, limit: int | None) -> str:
+    """A file's text, or `limit` lines from line `offset` (1-based) on. Raises BinaryFileError, which names `path`."""
     try:
         text = detect_encoding(data).decode(data)
     except NotTextError as error:

@@ -3,26 +3,25 @@
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from operator import itemgetter
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePath
 
 from agent_loop.environments.base import GrepOptions
+from agent_loop.environments.glob_patterns import SKIPPED_DIRECTORIES, glob_filter, glob_matcher, split_literal
 from agent_loop.environments.local_files import open_regular
 from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
 from agent_loop.text_encoding import NotTextError, detect_encoding, to_unicode
 
 MAX_LINE_CHARACTERS = 500
-# Directories that hold no work of the user's; ripgrep leaves them out too, by their ignore files or by being hidden.
-_SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
 # What makes a line match or not by where it begins and ends can't be told from the file as a whole.
 _LINE_BOUND = re.compile(r"\^|\$|\\[AZ]|\(\?")
-_SKIP_GLOBS = [f"--glob=!**/{name}/**" for name in sorted(_SKIPPED)]
+_SKIP_GLOBS = [f"--glob=!**/{name}/**" for name in sorted(SKIPPED_DIRECTORIES)]
 
 
-def ripgrep_arguments(pattern: str, target: Path, options: GrepOptions) -> list[str]:
-    """The command line, to be run in `search_directory(target)`. Configuration and ignore files play no part."""
+def ripgrep_arguments(pattern: str, target: str, options: GrepOptions) -> list[str]:
+    """The command line to search `target`, "." or a file's name. Configuration and ignore files play no part."""
     mode = {
         "content": ["--line-number", "--column", f"--max-count={options.max_results + 1}"],
         "files_with_matches": ["--files-with-matches"],
@@ -44,29 +43,23 @@ def ripgrep_arguments(pattern: str, target: Path, options: GrepOptions) -> list[
         *_SKIP_GLOBS,
         f"--regexp={pattern}",
         "--",
-        "." if target.is_dir() else target.name,
+        target,
     ]
 
 
-def search_directory(target: Path) -> Path:
-    """Where to run ripgrep, whose globs are relative to that."""
-    return target if target.is_dir() else target.parent
-
-
-def ripgrep_output(output: str, target: Path, base: Path, options: GrepOptions) -> str:
-    """Its output by path, with long lines clipped around the match, and cut to `max_results` lines.
+def ripgrep_output(output: str, directory: PurePath, base: PurePath, options: GrepOptions) -> str:
+    """Its output, from a run in `directory`: by path, long lines clipped around the match, at most `max_results`.
 
     Sorting here leaves ripgrep its threads, which its own sorting would take away.
     """
-    directory = search_directory(target)
     if options.output_mode == "files_with_matches":
-        paths = [_shown(directory / path, base) for path in output.split("\0")[:-1]]
-        return _result(sorted(paths)[: options.max_results], len(paths), options)
+        paths = [shown_path(directory / path, base) for path in output.split("\0")[:-1]]
+        return format_results(sorted(paths)[: options.max_results], len(paths), options)
     # What has no NUL in it is no result, but a remark on a binary file.
     found = [line.split("\0", 1) for line in output.split("\n") if "\0" in line]
-    results = sorted(((_shown(directory / path, base), rest) for path, rest in found), key=itemgetter(0))
+    results = sorted(((shown_path(directory / path, base), rest) for path, rest in found), key=itemgetter(0))
     kept = [_ripgrep_line(path, rest, options) for path, rest in results[: options.max_results]]
-    return _result(kept, len(results), options)
+    return format_results(kept, len(results), options)
 
 
 def _ripgrep_line(path: str, rest: str, options: GrepOptions) -> str:
@@ -78,25 +71,30 @@ def _ripgrep_line(path: str, rest: str, options: GrepOptions) -> str:
     return f"{path}:{number}:{clipped}"
 
 
-def grep_in_python(pattern: str, target: Path, base: Path, options: GrepOptions) -> str:
-    """What ripgrep would find. Binary files, FIFOs and devices are skipped."""
+def compile_pattern(pattern: str, options: GrepOptions) -> re.Pattern[str]:
+    """Raises ExecutionEnvironmentError."""
     try:
-        expression = re.compile(pattern, re.IGNORECASE if options.case_insensitive else 0)
+        return re.compile(pattern, re.IGNORECASE if options.case_insensitive else 0)
     except re.error as error:
         raise ExecutionEnvironmentError(f"invalid regular expression {pattern!r}: {error}") from None
-    selects = _glob_filter(options.glob_filter) if options.glob_filter else None
+
+
+def grep_in_python(pattern: str, target: Path, base: Path, options: GrepOptions) -> str:
+    """What ripgrep would find. Binary files, FIFOs and devices are skipped."""
+    expression = compile_pattern(pattern, options)
+    selects = glob_filter(options.glob_filter) if options.glob_filter else None
     found: list[str] = []
     total = 0
     for path in [target] if target.is_file() else _files(target):
         if selects is not None and path != target and not selects(path.relative_to(target)):
             continue
-        for line in _matching_lines(path, expression, _shown(path, base), options):
+        for line in _matching_lines(path, expression, shown_path(path, base), options):
             total += 1
             if len(found) < options.max_results:
                 found.append(line)
         if total > options.max_results:
             break
-    return _result(found, total, options)
+    return format_results(found, total, options)
 
 
 def _matching_lines(path: Path, expression: re.Pattern[str], shown: str, options: GrepOptions) -> Iterator[str]:
@@ -105,6 +103,11 @@ def _matching_lines(path: Path, expression: re.Pattern[str], shown: str, options
             data = file.read()
     except (OSError, PathNotAllowedError, PathNotFoundError):
         return
+    yield from match_lines(data, expression, shown, options)
+
+
+def match_lines(data: bytes, expression: re.Pattern[str], shown: str, options: GrepOptions) -> Iterator[str]:
+    """Results out of one file, which are named by `shown`."""
     try:
         text = _decode(data)
     except NotTextError:
@@ -146,39 +149,21 @@ def _clip(line: str, place: int) -> str:
     return f"{before}{line[start : start + MAX_LINE_CHARACTERS]}" + (f" [... {after} characters ...]" if after else "")
 
 
-def _result(lines: list[str], total: int, options: GrepOptions) -> str:
+def format_results(lines: list[str], total: int, options: GrepOptions) -> str:
+    """With a note if there are more results than wanted."""
     if total > options.max_results:
         lines = [*lines, f"[more than {options.max_results} results; narrow the search to see the others]"]
     return "\n".join(lines)
 
 
-def _shown(path: Path, base: Path) -> str:
+def shown_path(path: PurePath, base: PurePath) -> str:
+    """Relative to the working directory, for what lies in it."""
     return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
 
 
 def _files(root: Path) -> list[Path]:
     """Files below a directory, by path; symlinks aren't followed."""
     return [Path(path) for path in sorted(entry.path for _, entry in _walk(root, "", None, ""))]
-
-
-def _glob_filter(pattern: str) -> Callable[[PurePath], bool]:
-    """Which relative paths ripgrep's `--glob` selects: with `!` all others, without a slash by the name alone."""
-    excludes = pattern.startswith("!")
-    alternatives = _expand_braces(pattern.removeprefix("!"))
-    names = [_glob_expression(one.rstrip("/")) for one in alternatives if "/" not in one.rstrip("/")]
-    paths = [_glob_expression(one.strip("/")) for one in alternatives if "/" in one.rstrip("/")]
-
-    def matches(path: PurePath) -> bool:
-        by_path = any(expression.fullmatch(path.as_posix()) for expression in paths)
-        return by_path or any(expression.fullmatch(path.name) for expression in names)
-
-    def selects(path: PurePath) -> bool:
-        if excludes:
-            # A directory that is left out takes along what is in it.
-            return not any(matches(one) for one in (path, *path.parents))
-        return matches(path)
-
-    return selects
 
 
 def glob_files(pattern: str, root: Path) -> list[str]:
@@ -191,18 +176,15 @@ def glob_files(pattern: str, root: Path) -> list[str]:
         raise PathNotFoundError(f"no such directory: {root}")
     if os.path.isabs(pattern):
         root, pattern = Path("/"), pattern.lstrip("/")
-    literal, rest = _split_literal(pattern.removeprefix("./"))
+    literal, rest = split_literal(pattern.removeprefix("./"))
     start = root / literal
     if not rest:
         return [str(start)] if start.is_file() else []
-    try:
-        expressions = [_glob_expression(one) for one in _expand_braces(rest)]
-    except re.error as error:
-        raise ExecutionEnvironmentError(f"invalid glob pattern {pattern!r}: {error}") from None
+    matches = glob_matcher(rest)
     depth = None if "**" in rest else rest.count("/")
     found: list[tuple[float, str]] = []
     for relative, entry in _walk(start, "", depth, rest, follow_files=True):
-        if any(expression.fullmatch(relative) for expression in expressions):
+        if matches(relative):
             # It may have been removed in the meantime.
             with suppress(FileNotFoundError):
                 found.append((entry.stat().st_mtime, entry.path))
@@ -221,42 +203,9 @@ def _walk(
     for entry in entries:
         relative = prefix + entry.name
         if entry.is_dir(follow_symlinks=False):
-            if (entry.name not in _SKIPPED or entry.name in pattern) and (depth is None or relative.count("/") < depth):
+            if (entry.name not in SKIPPED_DIRECTORIES or entry.name in pattern) and (
+                depth is None or relative.count("/") < depth
+            ):
                 yield from _walk(directory / entry.name, f"{relative}/", depth, pattern, follow_files=follow_files)
         elif entry.is_file(follow_symlinks=follow_files):
             yield relative, entry
-
-
-def _split_literal(pattern: str) -> tuple[str, str]:
-    parts = PurePosixPath(pattern).parts
-    count = next((index for index, part in enumerate(parts) if any(char in part for char in "*?[{")), len(parts))
-    return "/".join(parts[:count]), "/".join(parts[count:])
-
-
-def _expand_braces(pattern: str) -> list[str]:
-    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
-    if found is None:
-        return [pattern]
-    before, after = pattern[: found.start()], pattern[found.end() :]
-    return [one for choice in found[1].split(",") for one in _expand_braces(before + choice + after)]
-
-
-def _glob_expression(pattern: str) -> re.Pattern[str]:
-    """`**` spans directories, `*` and `?` don't; `[...]` is a set."""
-    expression = ""
-    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?(?:\][^]]*|[^]]+)\]|.", pattern, re.DOTALL):
-        match token:
-            case "**/":
-                expression += "(?:.*/)?"
-            case "**":
-                expression += ".*"
-            case "*":
-                expression += "[^/]*"
-            case "?":
-                expression += "[^/]"
-            case _ if len(token) > 1 and token[1:-1] not in ("!", "^"):
-                body = re.sub(r"[\\\[&~|]", r"\\\g<0>", token[1:-1])
-                expression += f"[^{body[1:]}]" if body[0] in "!^" else f"[{body}]"
-            case _:
-                expression += re.escape(token)
-    return re.compile(expression, re.DOTALL)
