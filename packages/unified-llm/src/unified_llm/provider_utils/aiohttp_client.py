@@ -30,17 +30,22 @@ class AiohttpClient:
         """Whether its owner has closed the session."""
         return self._session.closed
 
-    async def post(self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout) -> Answer:
+    async def post(
+        self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout, max_bytes: int
+    ) -> Answer:
         """The whole answer; see HttpClient."""
         response = await self._send(url, content, headers, timeout)
+        body = bytearray()
         try:
-            body = await response.read()
-        except self._library.ClientError:
+            while len(body) <= max_bytes and (chunk := await response.content.readany()):
+                body += chunk
+        except self._library.ClientError as error:
             # An error's status says more than that its body broke off.
-            if response.status < 300:
+            if response.status < 300 and self.fault_of(error) is not Fault.GARBLED:
                 raise
-            body = b""
-        return Answer(response.status, _plain_headers(response), body)
+        finally:
+            response.close()
+        return Answer(response.status, _plain_headers(response), bytes(body))
 
     async def open(
         self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout
@@ -60,6 +65,8 @@ class AiohttpClient:
                 return Fault.SILENT
             case library.NonHttpUrlClientError() | ValueError():
                 return Fault.UNSENDABLE
+            case library.ClientPayloadError(__cause__=library.http_exceptions.ContentEncodingError()):
+                return Fault.GARBLED
             case _:
                 return Fault.BROKEN
 
@@ -100,6 +107,11 @@ class _OpenResponse:
         if not chunk:
             raise StopAsyncIteration
         return chunk
+
+    @property
+    def packed_head(self) -> bytes:
+        """Nothing: aiohttp decompresses while it receives, and keeps what it can't decompress to itself."""
+        return b""
 
     async def aclose(self) -> None:
         """Close the connection, or leave it to the session if the body was read to its end."""

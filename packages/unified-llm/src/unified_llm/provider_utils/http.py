@@ -16,15 +16,15 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from unified_llm.provider_utils.aiohttp_client import wrap_session
-from unified_llm.provider_utils.error_mapping import ErrorClassifier, error_from_event, error_from_response
+from unified_llm.provider_utils.error_mapping import ErrorClassifier, error_from_response
 from unified_llm.provider_utils.http_client import Fault, HttpClient, OpenAnswer
+from unified_llm.provider_utils.http_faults import HttpFaults, read_text
 from unified_llm.provider_utils.httpx_client import HttpxClient, keep_client, load_library, wrap_client
 from unified_llm.provider_utils.json_body import encode_json, parse_json
 from unified_llm.provider_utils.sse import MAX_EVENT_BYTES, ServerSentEvent, SSEDecoder
 from unified_llm.spec.errors import (
     ConfigurationError,
     NetworkError,
-    RequestTimeoutError,
     SDKError,
     ServerError,
     StreamError,
@@ -34,6 +34,8 @@ from unified_llm.spec.request import AdapterTimeout
 if TYPE_CHECKING:
     from unified_llm.provider_utils.http_client import CallerClient
 
+MAX_RESPONSE_BYTES = 256 * 1024 * 1024
+"""The largest body of an unstreamed answer: a dozen large pictures in base64 fit."""
 _MAX_ERROR_BYTES = 1024 * 1024
 _DRAIN_SECONDS = 0.1
 _CLOSE_SECONDS = 2.0
@@ -55,7 +57,8 @@ class HttpTransport:
     `AdapterTimeout`. `http_client` is an AsyncClient of httpx or httpx2, or a ClientSession of aiohttp (the least CPU;
     asyncio only). It is used as it is (its proxies, its limits on connections) and never closed here; anything else
     is a ConfigurationError. Without it one client is made on first use and kept, one for each event loop, as
-    connections can't leave the loop they were opened in; it closes with `aclose()` or with its loop.
+    connections can't leave the loop they were opened in; it closes with `aclose()` or with its loop. An unstreamed
+    answer of more than `max_response_bytes` is an error; in a stream, `MAX_EVENT_BYTES` of `sse` bounds each event.
     """
 
     def __init__(
@@ -67,14 +70,16 @@ class HttpTransport:
         timeout: float | AdapterTimeout | None = None,
         http_client: "CallerClient | None" = None,
         classify: ErrorClassifier = error_from_response,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         self._provider = provider
         self._base_url = base_url.rstrip("/")
-        self._faults = _Faults(provider, self._base_url)
+        self._faults = HttpFaults(provider, self._base_url)
         self._headers = {"content-type": "application/json", **{name.lower(): headers[name] for name in headers}}
         self._timeout = _timeouts(timeout)
         self._caller_client = None if http_client is None else _wrap(http_client)
         self._classify = classify
+        self._max_bytes = max_response_bytes
         self._own_client: RunVar[AsyncGenerator[HttpxClient, None] | None] = RunVar("http client", None)
         self._opened: RunVar[HttpxClient | None] = RunVar("open http client", None)
         if http_client is None:
@@ -91,15 +96,15 @@ class HttpTransport:
         """Post `body` as JSON and return the answer.
 
         Raises the mapped error for a status of 300 and above and for a 200 whose body is an `error`, ServerError for
-        a body that is not a JSON object, RequestTimeoutError when the whole exchange takes longer than `request`,
-        NetworkError when the connection can't be made or breaks.
+        a body that is too long or not a JSON object, RequestTimeoutError when the whole exchange takes longer than
+        `request`, NetworkError when the connection can't be made or breaks.
         """
         client = await self._client()
         limit = self._timeout.request
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
                 answer = await client.post(
-                    self._url(path, params), encode_json(body), self._merged(headers), self._timeout
+                    self._url(path, params), encode_json(body), self._merged(headers), self._timeout, self._max_bytes
                 )
         except client.errors as error:
             raise self._faults.translated(client.fault_of(error), error, NetworkError) from error
@@ -170,6 +175,8 @@ class HttpTransport:
     def _accept(self, status: int, headers: Mapping[str, str], content: bytes) -> HttpResponse:
         if status >= 300:
             raise self._refusal(status, headers, content)
+        if len(content) > self._max_bytes:
+            raise self._faults.too_long(self._max_bytes, status, content)
         body = parse_json(content)
         if not isinstance(body, dict):
             raise self._faults.unreadable(ServerError, status, headers, content)
@@ -182,17 +189,18 @@ class HttpTransport:
         if status < 400:
             return self._faults.redirected(status, headers.get("location", "nowhere"))
         return self._classify(
-            provider=self._provider, status=status, headers=headers, body=parse_json(content), text=_text(content)
+            provider=self._provider, status=status, headers=headers, body=parse_json(content), text=read_text(content)
         )
 
 
 class HttpStream:
     """A running answer. `headers` have lower-case names; `events()` may be iterated once."""
 
-    def __init__(self, faults: "_Faults", client: HttpClient, answer: OpenAnswer, longest_wait: float) -> None:
+    def __init__(self, faults: HttpFaults, client: HttpClient, answer: OpenAnswer, longest_wait: float) -> None:
         self.headers = answer.headers
         self._faults = faults
         self._client = client
+        self._answer = answer
         self._status = answer.status
         self._chunks = answer.chunks()
         self._decoder = SSEDecoder()
@@ -250,7 +258,11 @@ class HttpStream:
             self._ended = True
             return None
         except self._client.errors as error:
-            raise self._faults.translated(self._client.fault_of(error), error, StreamError) from error
+            fault = self._client.fault_of(error)
+            if fault is Fault.GARBLED:
+                head = self._answer.packed_head or self._head
+                raise self._faults.unreadable(StreamError, self._status, self.headers, head, cause=error) from error
+            raise self._faults.translated(fault, error, StreamError) from error
 
     async def _begin(self, chunk: bytes | None) -> list[ServerSentEvent]:
         while chunk is not None and not chunk.strip():
@@ -282,76 +294,6 @@ class HttpStream:
         with suppress(SDKError), anyio.move_on_after(_DRAIN_SECONDS):
             while not self._ended:
                 await self._next_chunk()
-
-
-class _Faults:
-    """What goes wrong at one endpoint, as our errors."""
-
-    def __init__(self, provider: str, base_url: str) -> None:
-        self._provider = provider
-        self._base_url = base_url
-
-    def translated(self, fault: Fault, error: Exception, broken: type[SDKError]) -> SDKError:
-        """An exception of the HTTP library as ours; `broken` is what a connection that fails meanwhile means."""
-        match fault:
-            case Fault.UNCONNECTED:
-                return self.timed_out("found no connection in time", cause=error, retryable=True)
-            case Fault.SILENT:
-                return self.timed_out("got no answer for too long", cause=error)
-            case Fault.UNSENDABLE:
-                return ConfigurationError(
-                    f"the request to {self._provider} at {self._base_url} can't be sent; "
-                    f"check base_url, key and headers: {error}",
-                    cause=error,
-                    provider=self._provider,
-                )
-            case Fault.BROKEN:
-                reason = str(error) or type(error).__name__
-                return broken(
-                    f"the connection to {self._provider} at {self._base_url} failed: {reason}",
-                    cause=error,
-                    provider=self._provider,
-                )
-
-    def unusable(self, error: Exception) -> ConfigurationError:
-        """No client can be made for the endpoint."""
-        return ConfigurationError(
-            f"no HTTP client can be made for {self._provider} at {self._base_url}; check base_url and the variables "
-            f"that name proxies and certificates: {error}",
-            cause=error,
-            provider=self._provider,
-        )
-
-    def timed_out(self, what: str, *, cause: Exception | None = None, retryable: bool = False) -> RequestTimeoutError:
-        return RequestTimeoutError(
-            f"the request to {self._provider} {what}", cause=cause, provider=self._provider, retryable=retryable
-        )
-
-    def redirected(self, status: int, target: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"{self._provider} redirects ({status}) to {target}; set base_url to where the API is",
-            provider=self._provider,
-            status_code=status,
-        )
-
-    def reported(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> SDKError:
-        """The error that is the body of a 200."""
-        return error_from_event(provider=self._provider, payload=body, headers=headers)
-
-    def unreadable(self, kind: type[SDKError], status: int, headers: Mapping[str, str], content: bytes) -> SDKError:
-        """A 200 that is not what was asked for."""
-        wanted = "an event stream" if kind is StreamError else "a JSON object"
-        found = f"{headers.get('content-type', 'a body of no type')}: {_text(content[:80])!r}" if content else "nothing"
-        return kind(
-            f"{self._provider} answered {status} with {found}, where {wanted} was expected",
-            provider=self._provider,
-            status_code=status,
-            raw={"body": _text(content[:4096])},
-        )
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "replace")
 
 
 def _timeouts(timeout: float | AdapterTimeout | None) -> AdapterTimeout:

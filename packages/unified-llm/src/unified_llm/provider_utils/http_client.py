@@ -26,10 +26,12 @@ class Fault(Enum):
     """The request itself is wrong: its address, a header."""
     BROKEN = auto()
     """The connection failed, or what came over it is no HTTP."""
+    GARBLED = auto()
+    """The body isn't compressed in the way that its headers say."""
 
 
 class Answer(NamedTuple):
-    """An answer that has been read. Header names are lower-case."""
+    """An answer that has been read, `content` decompressed as far as can be. Header names are lower-case."""
 
     status: int
     headers: Mapping[str, str]
@@ -53,6 +55,11 @@ class OpenAnswer(Protocol):
         """The body, decompressed, as it comes."""
         ...
 
+    @property
+    def packed_head(self) -> bytes:
+        """The first bytes of a compressed body as they came, to show if they can't be decompressed."""
+        ...
+
     async def aclose(self) -> None:
         """Give the connection back if the body was read to its end, else close it."""
         ...
@@ -71,10 +78,13 @@ class HttpClient(Protocol):
         """Whether it can't be used any more."""
         ...
 
-    async def post(self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout) -> Answer:
+    async def post(
+        self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout, max_bytes: int
+    ) -> Answer:
         """The whole answer, or what came of it if its status is an error's.
 
-        Only `timeout.connect` is heeded: the caller bounds the rest.
+        Reading stops once the body has more than `max_bytes`, which the caller can tell by its length. Only
+        `timeout.connect` is heeded: the caller bounds the rest.
         """
         ...
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     AnyResponse = httpx.Response | httpx2.Response
 
 _LIBRARIES = ("httpx2", "httpx")
+_PIECE = 16 * 1024
+"""Bytes that are decompressed at once: they grow a thousandfold at most."""
+_HEAD = 4096
 
 
 class HttpxClient:
@@ -38,13 +41,15 @@ class HttpxClient:
         """Whether the client was closed, by its owner or with its event loop."""
         return bool(self._client.is_closed)
 
-    async def post(self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout) -> Answer:
+    async def post(
+        self, url: str, content: bytes, headers: Mapping[str, str], timeout: AdapterTimeout, max_bytes: int
+    ) -> Answer:
         """The whole answer; see HttpClient."""
         # A limit for each read and write would be a timer for each, and the caller's limit holds for all of them.
         limits = {"connect": timeout.connect, "pool": timeout.request, "read": None, "write": None}
         response = await self._client.send(self._request(url, content, headers, limits), stream=True)
         try:
-            body = await self._read(response)
+            body = await self._read(response, max_bytes)
         finally:
             await response.aclose()
         return Answer(response.status_code, dict(response.headers.items()), body)
@@ -63,6 +68,8 @@ class HttpxClient:
         response = await self._client.send(self._request(url, content, headers, limits), stream=True)
         # The same dictionary is read again for each read of the body: from here on silence is what counts.
         limits["read"] = timeout.stream_read
+        if "content-encoding" in response.headers and not response.is_stream_consumed:
+            response.stream = _remembering(self._library)(response.stream)
         return _OpenResponse(response)
 
     def fault_of(self, error: Exception) -> Fault:
@@ -81,29 +88,41 @@ class HttpxClient:
                 | UnicodeEncodeError()
             ):
                 return Fault.UNSENDABLE
+            case library.DecodingError():
+                return Fault.GARBLED
             case _:
                 return Fault.BROKEN
 
-    async def _read(self, response: "AnyResponse") -> bytes:
-        """The body. One that isn't packed as it says is returned as it is, for the error to show."""
+    async def _read(self, response: "AnyResponse", max_bytes: int) -> bytes:
+        """The body, up to a little more than `max_bytes`."""
         if response.is_stream_consumed:  # by the caller's transport or hooks
             return response.content
         body = bytearray()
         try:
             async for chunk in response.aiter_raw():
                 body += chunk
+                if len(body) > max_bytes:
+                    break
         except self._library.TransportError:
             # An error's status says more than that its body broke off.
             if response.status_code < 300:
                 raise
-        if "content-encoding" not in response.headers:
-            return bytes(body)
+        content = bytes(body)
+        return self._unpacked(response, content, max_bytes) if "content-encoding" in response.headers else content
+
+    def _unpacked(self, response: "AnyResponse", body: bytes, max_bytes: int) -> bytes:
+        """A compressed body, decompressed. One that isn't what it says is returned as it is, for the error to show."""
+        pieces = (body[start : start + _PIECE] for start in range(0, len(body), _PIECE))
+        packed = self._library.Response(response.status_code, headers=response.headers, content=pieces)
+        content = bytearray()
         try:
-            unpacked = self._library.Response(response.status_code, headers=response.headers, content=bytes(body))
+            for chunk in packed.iter_bytes():
+                content += chunk
+                if len(content) > max_bytes:
+                    break
         except self._library.DecodingError:
-            return bytes(body)
-        content: bytes = unpacked.content
-        return content
+            return body
+        return bytes(content)
 
     def _request(
         self, url: str, content: bytes, headers: Mapping[str, str], limits: dict[str, float | None]
@@ -126,9 +145,37 @@ class _OpenResponse:
         """The body as it comes."""
         return self._response.aiter_bytes()
 
+    @property
+    def packed_head(self) -> bytes:
+        """The beginning of a compressed body; see OpenAnswer."""
+        return getattr(self._response.stream, "head", b"")
+
     async def aclose(self) -> None:
         """Close the connection, or give it back; see OpenAnswer."""
         await self._response.aclose()
+
+
+@cache
+def _remembering(library: ModuleType) -> type[Any]:
+    """A class for the library's bodies, whose decoder shows nothing of what it can't decode."""
+
+    base: Any = library.AsyncByteStream
+
+    class RememberingStream(base):  # type: ignore[misc]
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+            self.head = b""
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for chunk in self._stream:
+                if len(self.head) < _HEAD:
+                    self.head = (self.head + chunk)[:_HEAD]
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    return RememberingStream
 
 
 def wrap_client(client: object) -> HttpxClient | None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING
 
-from unified_llm.provider_utils.http import HttpTransport
+from unified_llm.provider_utils.http import MAX_RESPONSE_BYTES, HttpTransport
 from unified_llm.providers.anthropic.request import WireRequest, build_request
 from unified_llm.providers.anthropic.response import StreamDecoder, parse_response
 from unified_llm.spec.errors import ConfigurationError, SDKError, ServerError
@@ -21,9 +21,10 @@ _PATH = "/v1/messages"
 class AnthropicAdapter:
     """Claude, or any server that speaks the Messages API.
 
-    `base_url` is the host. `timeout` is in seconds, see `HttpTransport`, as is who closes `http_client`. `name` is
-    the provider's key in a client, in `provider_options` and in `provider_metadata`: give another instance another
-    one. What the adapter does with `provider_options` and prompt caching stands at `build_request` and in `caching`.
+    `base_url` is the host. `timeout` (seconds), `max_response_bytes` and who closes `http_client` stand at
+    `HttpTransport`. `name` is the provider's key in a client, in `provider_options` and in `provider_metadata`: give
+    another instance another one. What the adapter does with `provider_options` and prompt caching stands at
+    `build_request` and in `caching`.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class AnthropicAdapter:
         http_client: "CallerClient | None" = None,
         *,
         name: str = "anthropic",
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         self.name = name
         self._api_key = api_key
@@ -46,6 +48,7 @@ class AnthropicAdapter:
             headers={"x-api-key": api_key, "anthropic-version": API_VERSION, **extra},
             timeout=timeout,
             http_client=http_client,
+            max_response_bytes=max_response_bytes,
         )
 
     async def initialize(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from unified_llm.provider_utils.http import HttpTransport
+from unified_llm.provider_utils.http import MAX_RESPONSE_BYTES, HttpTransport
 from unified_llm.providers.gemini.request import build_request
 from unified_llm.providers.gemini.response import StreamDecoder, parse_response
 from unified_llm.spec.errors import ConfigurationError, SDKError, ServerError
@@ -22,9 +22,10 @@ class GeminiAdapter:
     """Gemini, or any server that speaks its API.
 
     `base_url` is the host. The key goes in the header `x-goog-api-key`, which the API takes as well as the `key`
-    parameter of section 7.8: an address ends up in logs, a header doesn't. `timeout` is in seconds, see
-    `HttpTransport`, as is who closes `http_client`. `name` is the provider's key in a client, in `provider_options` and
-    in `provider_metadata`. What the adapter does with `provider_options` stands at `build_request`.
+    parameter of section 7.8: an address ends up in logs, a header doesn't. `timeout` (seconds), `max_response_bytes`
+    and who closes `http_client` stand at `HttpTransport`. `name` is the provider's key in a client, in
+    `provider_options` and in `provider_metadata`. What the adapter does with `provider_options` stands at
+    `build_request`.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class GeminiAdapter:
         http_client: "CallerClient | None" = None,
         *,
         name: str = "gemini",
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         self.name = name
         self._api_key = api_key
@@ -46,6 +48,7 @@ class GeminiAdapter:
             headers={"x-goog-api-key": api_key, **extra},
             timeout=timeout,
             http_client=http_client,
+            max_response_bytes=max_response_bytes,
         )
 
     async def initialize(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING
 
-from unified_llm.provider_utils.http import HttpTransport
+from unified_llm.provider_utils.http import MAX_RESPONSE_BYTES, HttpTransport
 from unified_llm.providers.openai.request import build_request
 from unified_llm.providers.openai.response import StreamDecoder, parse_response
 from unified_llm.spec.errors import ConfigurationError, SDKError, ServerError
@@ -20,10 +20,10 @@ _PATH = "/responses"
 class OpenAIAdapter:
     """OpenAI's models, or any server that speaks the Responses API.
 
-    `base_url` mostly ends in `/v1`. `organization` and `project` say who pays, for keys that may use several.
-    `timeout` is in seconds, see `HttpTransport`, as is who closes `http_client`. `name` is the provider's key in a
-    client, in `provider_options` and in `provider_metadata`: give another server another one, since reasoning of one
-    can't be read by the other. What the adapter does with `provider_options` stands at `build_request`.
+    `base_url` mostly ends in `/v1`. `organization` and `project` say who pays, for keys that may use several. `timeout`
+    (seconds), `max_response_bytes` and who closes `http_client` stand at `HttpTransport`. `name` is the provider's key
+    in a client, in `provider_options` and in `provider_metadata`: give another server another one, since reasoning of
+    one can't be read by the other. What the adapter does with `provider_options` stands at `build_request`.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class OpenAIAdapter:
         organization: str | None = None,
         project: str | None = None,
         name: str = "openai",
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         self.name = name
         self._api_key = api_key
@@ -52,6 +53,7 @@ class OpenAIAdapter:
             headers={key: value for key, value in headers.items() if value is not None},
             timeout=timeout,
             http_client=http_client,
+            max_response_bytes=max_response_bytes,
         )
 
     async def initialize(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from unified_llm.provider_utils.http import HttpTransport
+from unified_llm.provider_utils.http import MAX_RESPONSE_BYTES, HttpTransport
 from unified_llm.providers.openai_compatible.request import build_request
 from unified_llm.providers.openai_compatible.response import StreamDecoder, parse_response
 from unified_llm.spec.errors import ConfigurationError, SDKError
@@ -22,9 +22,9 @@ class OpenAICompatibleAdapter:
     """Chat Completions of a third party, or of a server of your own.
 
     `base_url` is what the server's documentation calls so, mostly ending in `/v1`; a query in it (`api-version=...` at
-    Azure) goes with every request. `api_key` of None sends no key. `timeout` is in seconds, see `HttpTransport`, as is
-    who closes `http_client`. `name` is the provider's key in a client, in `provider_options` and in
-    `provider_metadata`: give one to each server if you use several. Raises ConfigurationError without `base_url`.
+    Azure) goes with every request. `api_key` of None sends no key. `timeout` (seconds), `max_response_bytes` and who
+    closes `http_client` stand at `HttpTransport`. `name` is the provider's key in a client, in `provider_options` and
+    in `provider_metadata`: give one to each server if you use several. Raises ConfigurationError without `base_url`.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class OpenAICompatibleAdapter:
         http_client: "CallerClient | None" = None,
         *,
         name: str = "openai_compatible",
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         if not base_url:
             raise ConfigurationError(f"{name} needs a base_url, such as http://127.0.0.1:8000/v1", provider=name)
@@ -52,6 +53,7 @@ class OpenAICompatibleAdapter:
             headers={**authorization, **{key.lower(): value for key, value in (default_headers or {}).items()}},
             timeout=timeout,
             http_client=http_client,
+            max_response_bytes=max_response_bytes,
         )
 
     async def complete(self, request: Request) -> Response:
