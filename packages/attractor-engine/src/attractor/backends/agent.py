@@ -25,13 +25,16 @@ from agent_loop import (
 )
 from unified_llm import Client
 
+from attractor.backends.agent_session import work
 from attractor.backends.model_choice import choose_model
+from attractor.backends.threads import find_thread
+from attractor.backends.tool_hooks import HookCommands, ToolHooks
 from attractor.backends.usage import report_usage
-from attractor.fidelity import resolve_fidelity, resolve_thread
 from attractor.graph import Graph, Node
 from attractor.outcome import Outcome, parse_status_record
 from attractor.state.context import Context
 from attractor.state.run_directory import STAGE_DIR_VARIABLE
+from attractor.state.steering import SteeringReader
 
 _PROFILES: Mapping[str, Callable[[str], ProviderProfile]] = {
     "anthropic": create_anthropic_profile,
@@ -50,7 +53,9 @@ class AgentBackend:
 
     The agent reports how it went with the tool `report_outcome`, or by writing status.json into the directory that
     ATTRACTOR_STAGE_DIR names. If it does neither, the stage succeeds when the session ended by itself and fails when it
-    was cut short. Stages of `full` fidelity and the same thread carry one conversation on.
+    was cut short. Stages of `full` fidelity and the same thread carry one conversation on. What is written to
+    steering.md of the stage's directory while it works is said to it. `tool_hooks.pre` and `tool_hooks.post` of node or
+    graph run around its tool calls; see ToolHooks.
 
     `model` and `provider` are for stages and graphs that name none; see `choose_model()`. `environment` makes another
     place to work in, given the variables that commands shall see beside their own; each session cleans its own up.
@@ -71,26 +76,31 @@ class AgentBackend:
         self._provider = provider
         self._working_dir = Path(working_dir or ".").absolute()
         self._config = config or SessionConfig()
-        self._make_environment = environment or self._make_local_environment
+        self._environment = environment
         self._threads: dict[tuple[str, str], list[Turn]] = {}
 
     async def run(self, node: Node, prompt: str, context: Context) -> str | Outcome:
         reports: list[Outcome] = []
         stage_dir = context.run.stage_dir
         variables = {STAGE_DIR_VARIABLE: str(stage_dir)} if stage_dir else {}
-        thread = _find_thread(node, context)
+        thread = find_thread(node, context)
         effort = node.reasoning_effort or self._config.reasoning_effort
+        hooks = self._make_hooks(node, context)
         session = Session(
             self._make_profile(node, context, reports),
-            self._make_environment(variables),
+            self._make_environment(variables, context.run.working_dir),
             client=self._client,
             config=replace(self._config, reasoning_effort=effort),
             history=self._threads.get(thread, []) if thread else [],
+            approvers=[hooks.approve] if hooks else [],
         )
         try:
-            async with session:
-                result = await session.submit(prompt)
+            if hooks:
+                await hooks.start()
+            result = await work(session, prompt, SteeringReader(stage_dir) if stage_dir else None, hooks)
         finally:
+            if hooks:
+                await hooks.close()
             report_usage(context, session.usage, session.provider_profile.model)
         if thread:
             self._threads[thread] = list(session.history)
@@ -112,24 +122,21 @@ class AgentBackend:
         profile.tool_registry.register(_report_tool(node, context.run.graph, reports))
         return profile
 
-    def _make_local_environment(self, variables: Mapping[str, str]) -> ExecutionEnvironment:
+    def _make_hooks(self, node: Node, context: Context) -> ToolHooks | None:
+        commands, stage_dir = HookCommands.of_node(node, context), context.run.stage_dir
+        if stage_dir is None or not (commands.pre or commands.post):
+            return None
+        return ToolHooks(commands, node, context, stage_dir, context.run.working_dir or self._working_dir)
+
+    def _make_environment(self, variables: Mapping[str, str], working_dir: Path | None) -> ExecutionEnvironment:
+        if self._environment is not None:
+            return self._environment(variables)
         return LocalExecutionEnvironment(
-            self._working_dir,
+            working_dir or self._working_dir,
             policy=EnvironmentPolicy.FILTERED,
             variables={**os.environ, **variables},
             writable_roots=list(variables.values()),
         )
-
-
-def _find_thread(node: Node, context: Context) -> tuple[str, str] | None:
-    """The run and thread whose conversation the stage carries on; None if it begins a fresh one."""
-    facts = context.run
-    if facts.graph is None:
-        return None
-    mode = resolve_fidelity(node, facts.graph, facts.incoming_edge, resumed=facts.resumed)
-    if mode != "full":
-        return None
-    return facts.run_id, resolve_thread(node, facts.graph, facts.incoming_edge, facts.previous_node)
 
 
 def _judge(node: Node, result: SubmitResult, reports: list[Outcome]) -> str | Outcome:

@@ -1,6 +1,7 @@
 """From flags and environment to what answers the model stages."""
 
 import os
+import shlex
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -8,6 +9,7 @@ from unified_llm import Client, ConfigurationError, LocalAdapter, Usage, cost_of
 
 from attractor.backends.agent import AgentBackend
 from attractor.backends.base import CodergenBackend
+from attractor.backends.cli_agent import CLI_FORMATS, CliAgentBackend
 from attractor.backends.llm import LlmBackend
 from attractor.backends.simulated import SimulatedBackend
 from attractor.cli.failure import CommandError
@@ -15,12 +17,13 @@ from attractor.cli.output import write_note
 from attractor.cli.screen import Screen
 from attractor.cli.settings import Settings
 from attractor.engine.execution import mirror_graph
+from attractor.errors import PipelineConfigurationError
 from attractor.graph import Graph, Node
 from attractor.state.context import Context
 from attractor.transforms import apply_transforms
 from attractor.validation.survey import Survey
 
-BACKENDS = ["agent", "llm"]
+BACKENDS = ["agent", "llm", *CLI_FORMATS]
 LOCAL = "local"
 
 
@@ -40,14 +43,16 @@ async def open_backend(
             yield scripted
         elif settings.simulated:
             yield SimulatedBackend()
-        elif asking := _asking_nodes(graph):
+        elif not (asking := _asking_nodes(graph)):
+            yield None
+        elif settings.backend in CLI_FORMATS:
+            yield _create_cli_backend(settings, environ)
+        else:
             client = await stack.enter_async_context(_create_client(settings, environ))
             backend = _create_backend(client, settings)
             if LOCAL in _choose_providers(graph, asking, client, backend):
                 await _load_local_model(client, screen)
             yield backend
-        else:
-            yield None
 
 
 def _asking_nodes(graph: Graph) -> list[Node]:
@@ -81,6 +86,21 @@ def _create_backend(client: Client, settings: Settings) -> AgentBackend | LlmBac
     if (settings.backend or ("llm" if local else "agent")) == "llm":
         return LlmBackend(client, model=model, provider=settings.provider)
     return AgentBackend(client, model=model, provider=settings.provider, working_dir=settings.workdir or None)
+
+
+def _create_cli_backend(settings: Settings, environ: Mapping[str, str]) -> CliAgentBackend:
+    backend = CliAgentBackend(
+        settings.backend,
+        model=settings.model,
+        working_dir=settings.workdir or None,
+        options=shlex.split(settings.agent_options),
+        environ=environ,
+    )
+    try:
+        backend.find_executable()
+    except PipelineConfigurationError as error:
+        raise CommandError(f"{error}.") from error
+    return backend
 
 
 def _choose_providers(

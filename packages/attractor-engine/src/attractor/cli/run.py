@@ -1,5 +1,6 @@
 """Commands that run pipelines: `run` and `resume`."""
 
+import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -7,6 +8,7 @@ from typing import Any, TypeVar
 import anyio
 import click
 
+from attractor.backends.cli_agent import CLI_FORMATS
 from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS, CommandError
 from attractor.cli.interrupt import run_with_interrupts
 from attractor.cli.interview import TerminalInterviewer
@@ -42,8 +44,15 @@ def _shared_options(command: F) -> F:
         click.option(
             "--backend",
             type=click.Choice(BACKENDS),
-            help="What a model stage is: work for an agent with tools, or one call to a model. "
-            "[default: agent, or llm with --provider local]",
+            metavar="NAME",
+            help="What a model stage is: work for an agent with tools (agent), one call to a model (llm), or work for a "
+            "coding agent that is installed here (claude, codex, gemini). [default: agent, or llm with --provider local]",
+        ),
+        click.option(
+            "--agent-options",
+            metavar="OPTIONS",
+            callback=_check_words,
+            help="More options for the claude, codex or gemini of --backend, in one argument.",
         ),
         click.option("--provider", metavar="NAME", help="Provider for stages that name none: local, anthropic, ..."),
         click.option("--model", metavar="NAME", help="Model for stages that name none."),
@@ -72,6 +81,14 @@ def _read_assignments(ctx: click.Context, param: click.Parameter, pairs: tuple[s
         if "=" not in pair or not pair.partition("=")[0].strip():
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", ctx, param)
     return {key.strip(): value for key, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def _check_words(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    try:
+        shlex.split(text or "")
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} can't be split into words: {error}.", ctx, param) from error
+    return text
 
 
 @click.command()
@@ -137,6 +154,12 @@ def _settings(*, assignments: dict[str, str], max_cost: float | None = None, **f
     settings = Settings(assignments=assignments, **flags)
     if settings.simulated and (settings.backend or settings.provider):
         raise click.UsageError("--simulate and --dry-run call no model: drop --backend and --provider, or drop them.")
+    if settings.backend in CLI_FORMATS and settings.provider:
+        raise click.UsageError(
+            f"{settings.backend} knows its own provider: drop --provider, or take another --backend."
+        )
+    if settings.agent_options and settings.backend not in CLI_FORMATS:
+        raise click.UsageError(f"--agent-options are for --backend {', '.join(CLI_FORMATS)}: name one, or drop them.")
     return settings
 
 

@@ -20,6 +20,7 @@ class Settings:
     dry_run: bool = False
     script: str = ""
     backend: str = ""
+    agent_options: str = ""
     model: str = ""
     provider: str = ""
     workdir: str = ""
@@ -31,7 +32,7 @@ class Settings:
 
         What answers the model stages is one choice: giving any part of it drops what was recorded of the others.
         """
-        choice = ("simulate", "dry_run", "script", "backend", "provider")
+        choice = ("simulate", "dry_run", "script", "backend", "provider", "agent_options")
         changed = {name: getattr(given, name) for name in ("model", "workdir", "auto_approve") if getattr(given, name)}
         if any(getattr(given, name) for name in choice):
             changed |= {name: getattr(given, name) for name in choice}
