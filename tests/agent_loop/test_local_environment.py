@@ -10,11 +10,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from agent_loop import EnvironmentPolicy, ExecutionEnvironment, LocalExecutionEnvironment
+from agent_loop import EnvironmentPolicy, ExecResult, ExecutionEnvironment, LocalExecutionEnvironment
 from agent_loop.environments.output import STDERR, STDOUT, OutputCapture
 from agent_loop.environments.variables import filter_variables
 from agent_loop.errors import BinaryFileError, ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
 from agent_loop.tools.files import read_file
+from agent_loop.tools.shell import describe_result
 
 Environment = LocalExecutionEnvironment
 BOTH_BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
@@ -171,6 +172,19 @@ def test_capture_keeps_head_and_tail_of_both_streams(tmp_path: Path) -> None:
     note = f"bytes left out here; all output is in {capture.file_name} ...]\n"
     assert capture.text(STDOUT) == f"o0 o1 \n[... 20 {note} o9 "
     assert capture.text(STDERR) == f"e0 e\n[... 20 {note}e8 e9 "
+
+
+def test_a_file_that_holds_only_the_beginning_is_said_to(tmp_path: Path) -> None:
+    capture = OutputCapture(lambda: str(tmp_path), limit=20, file_limit=30)
+    for number in range(10):
+        capture.write(STDOUT, b"line %d\n" % number)
+    capture.close()
+    assert (capture.total_bytes, capture.file_bytes) == (70, 30)
+    assert f"bytes left out here; the first 30 bytes of output are in {capture.file_name} ...]" in capture.text(STDOUT)
+    cut = ExecResult(stdout="", stderr="", exit_code=0, output_file="/f", output_bytes=70, output_file_bytes=30)
+    assert "[The first 30 of 70 bytes of output are in /f]" in describe_result(cut, 1)
+    whole = ExecResult(stdout="", stderr="", exit_code=0, output_file="/f", output_bytes=70)
+    assert "[All 70 bytes of output are in /f]" in describe_result(whole, 1)
 
 
 @pytest.mark.parametrize(

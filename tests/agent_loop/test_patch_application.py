@@ -206,3 +206,21 @@ def test_inexact_match_must_be_the_only_one() -> None:
 def test_what_is_added_is_literal(new: str) -> None:
     assert patch("a\n  b\nc\n", f"@@\n a\n-  b\n+{new}") == f"a\n{new}\nc\n"
     assert patch("a\n  b\nc\n", f"@@\n a\n-   b\n+   {new}") == f"a\n  {new}\nc\n"
+
+
+@pytest.mark.parametrize("end", ["", "\n*** End of File"])
+def test_an_empty_line_below_the_last_one_is_the_end_of_the_file(end: str) -> None:
+    assert patch("a\nb\na\nb\n", f"@@\n a\n-b\n+c\n {end}") == "a\nb\na\nc\n"
+    assert patch("a\nb\n\nd\n", "@@\n a\n-b\n+c\n ") == "a\nc\n\nd\n"
+    with pytest.raises(HunkError, match="matches nothing"):
+        patch("a\nb\nc\n", f"@@\n a\n-b\n+c\n {end}")
+
+
+SPACES = "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+
+
+@pytest.mark.parametrize("typed", ["‘’‚‛", "“”„‟", "‐‑‒–—―−", SPACES])
+def test_typographic_characters_match_those_of_a_keyboard(typed: str) -> None:
+    plain = {"‘": "'", "“": '"', "‐": "-", "\u00a0": " "}[typed[0]]
+    for char in typed:
+        assert patch(f"x{char}y\nold\n", f"@@\n x{plain}y\n-old\n+new") == f"x{char}y\nnew\n"

@@ -31,6 +31,7 @@ from unified_llm import AuthenticationError, Client, Request, Response
 from unified_llm.testing import ScriptedAdapter, events_of, respond
 
 BOTH_BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+ANSWER = respond().usage.total_tokens
 NAMES = ["spawn_agent", "send_input", "wait", "close_agent"]
 Reply = Callable[[Request], Any]
 
@@ -47,6 +48,9 @@ class Models:
 
     async def complete(self, request: Request) -> Response:
         return await self._of(request).complete(request)
+
+    def stream(self, request: Request) -> Any:
+        return self._of(request).stream(request)
 
     def requests(self, name: str) -> list[Request]:
         return self.adapters[name].requests
@@ -390,3 +394,23 @@ async def test_an_idle_session_spawns_nothing_and_still_closes(tmp_path: Path) -
     with anyio.fail_after(5):
         await session.close()
     assert session.state is SessionState.CLOSED
+
+
+async def test_what_children_use_is_counted_with_what_the_session_used(tmp_path: Path) -> None:
+    models = Models(
+        parent=[call(spawn("child look")), call(wait()), "Done.", "Again."],
+        child=[call(spawn("grandchild look")), call(wait()), "Looked."],
+        grandchild=["Seen."],
+    )
+    async with start(tmp_path, models, config=SessionConfig(max_subagent_depth=2)) as session:
+        await session.submit("parent go")
+        assert session.usage.total_tokens == 3 * ANSWER
+        assert session.total_usage.total_tokens == 7 * ANSWER
+        result = session.subagents.handles["agent-1"].result
+        assert result is not None
+        assert result.usage.total_tokens == 4 * ANSWER
+        await session.submit("go on")
+        await session.close()
+        ends = [event.data["usage"] async for event in session.events() if event.kind is EventKind.PROCESSING_END]
+    assert [usage.total_tokens for usage in ends] == [7 * ANSWER, 8 * ANSWER]
+    assert "usage" not in results(session)[1]

@@ -155,3 +155,17 @@ async def test_documents_above_a_working_directory_that_is_reached_by_a_symlink(
         snapshot = await take_git_snapshot(environment)
         assert snapshot is not None
         assert "from the root" in await discover_project_docs(environment, ["AGENTS.md"], snapshot.root)
+
+
+async def test_a_document_under_two_names_is_given_once(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("the rules\n")
+    (tmp_path / "CLAUDE.md").symlink_to("AGENTS.md")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/AGENTS.md").write_text("more rules\n")
+    (tmp_path / "sub/CLAUDE.md").symlink_to("../AGENTS.md")
+    environment = LocalExecutionEnvironment(tmp_path / "sub")
+    docs = await discover_project_docs(environment, ["AGENTS.md", "CLAUDE.md"], str(tmp_path))
+    assert docs == (
+        f"# Instructions from {tmp_path}/AGENTS.md\n\nthe rules\n\n"
+        f"# Instructions from {tmp_path}/sub/AGENTS.md\n\nmore rules"
+    )

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-from unified_llm import Client, ContextLengthError, RetryPolicy, SDKError, get_default_client
+from unified_llm import Client, ContextLengthError, RetryPolicy, SDKError, Usage, get_default_client
 
 from agent_loop.approvals import Approver, HostAnswer
 from agent_loop.clock import Clock, utc_now
@@ -72,6 +72,11 @@ class Session(SessionRecord):
         self._started = False
         self._ending = False
         self.emit(EventKind.SESSION_START, profile=profile.id, model=profile.model)
+
+    @property
+    def total_usage(self) -> Usage:
+        """Tokens of all model calls so far, those of subagents included; `usage` has the session's own alone."""
+        return self.usage + self.subagents.usage
 
     async def submit(self, user_input: str) -> SubmitResult:
         """Process an input to its end, follow-ups included.
@@ -188,7 +193,9 @@ class Session(SessionRecord):
     def _end_processing(self, stop_reason: StopReason) -> None:
         if self.state is SessionState.PROCESSING:
             self.state = SessionState.IDLE
-        self.emit(EventKind.PROCESSING_END, state=self.state.value, stop_reason=stop_reason.value)
+        self.emit(
+            EventKind.PROCESSING_END, state=self.state.value, stop_reason=stop_reason.value, usage=self.total_usage
+        )
 
     def _last_text(self) -> str:
         for turn in reversed(self.history):

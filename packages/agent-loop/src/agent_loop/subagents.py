@@ -13,6 +13,7 @@ from typing import Protocol, Self
 
 import anyio
 from anyio.abc import TaskGroup
+from unified_llm import Usage
 
 from agent_loop.config import StopReason, SubmitResult
 from agent_loop.errors import ToolError
@@ -28,12 +29,16 @@ class SubAgentStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentResult:
-    """What a subagent has to show: its last text, partial if it was cut short. `reason` says how it ended."""
+    """What a subagent has to show: its last text, partial if it was cut short. `reason` says how it ended.
+
+    `usage` is what it has used since it was spawned, subagents of its own included.
+    """
 
     output: str
     success: bool
     turns_used: int
     reason: str
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,11 @@ class ChildSession(Protocol):
 
     steering_queue: deque[str]
     turn_count: int
+
+    @property
+    def total_usage(self) -> Usage:
+        """Tokens of all its model calls, and of those of its subagents."""
+        ...
 
     async def submit(self, user_input: str) -> SubmitResult:
         """Process an input to its end."""
@@ -96,6 +106,11 @@ class SubAgents:
     def handles(self) -> Mapping[str, SubAgentHandle]:
         """All that were ever spawned, by id."""
         return self._handles
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens that all of them, running or not, have used so far."""
+        return sum((handle.session.total_usage for handle in self._handles.values()), Usage())
 
     async def spawn(self, request: SpawnRequest) -> SubAgentHandle:
         """Start a subagent. It runs beside the caller."""
@@ -178,6 +193,7 @@ class SubAgents:
                 success=success,
                 turns_used=handle.session.turn_count - turns_before,
                 reason=_reason(result),
+                usage=handle.session.total_usage,
             )
             handle.finished.set()
 

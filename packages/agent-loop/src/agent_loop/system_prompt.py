@@ -64,9 +64,10 @@ async def discover_project_docs(
 ) -> str:
     """Instruction files from the repository's root down to the working directory, within 32 KB (section 6.5).
 
-    Deeper files come later and so take precedence. A file that isn't text is passed over.
+    Deeper files come later and so take precedence. A file that isn't text is passed over, and so is one with the very
+    text of another, most often a link to it.
     """
-    found = []
+    found: dict[str, str] = {}
     for directory in _directories_down_to(environment.working_directory(), git_root):
         for name in file_names:
             path = posixpath.join(directory, name)
@@ -75,8 +76,8 @@ async def discover_project_docs(
             except (ExecutionEnvironmentError, OSError):
                 continue
             if text.strip():
-                found.append(f"# Instructions from {path}\n\n{text.strip()}")
-    docs = to_unicode("\n\n".join(found))
+                found.setdefault(text.strip(), path)
+    docs = to_unicode("\n\n".join(f"# Instructions from {path}\n\n{text}" for text, path in found.items()))
     encoded = docs.encode()
     if len(encoded) <= PROJECT_DOCS_BUDGET:
         return docs

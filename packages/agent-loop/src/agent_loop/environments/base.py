@@ -15,7 +15,8 @@ class ExecResult:
 
     `exit_code` is the shell's: 128 + n after signal n. A command's output is kept whole up to a bound that the
     environment sets; beyond it `stdout` and `stderr` hold its beginning and its end with a note between them, and
-    `output_file` names a file with all of it. `output_bytes` counts everything that was written.
+    `output_file` names a file with all of it. `output_bytes` counts everything that was written; if the
+    file has less, `output_file_bytes` says how many of them, from the first on.
     """
 
     stdout: str
@@ -25,6 +26,7 @@ class ExecResult:
     duration_ms: int = 0
     output_file: str | None = None
     output_bytes: int = 0
+    output_file_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,7 @@ class LocalExecutionEnvironment:
             duration_ms=round((anyio.current_time() - started) * 1000),
             output_file=capture.file_name,
             output_bytes=capture.total_bytes,
+            output_file_bytes=capture.file_bytes if capture.file_bytes < capture.total_bytes else None,
         )
 
     def _output_path(self) -> str:

@@ -34,6 +34,11 @@ class OutputCapture:
         self.total_bytes = 0
 
     @property
+    def file_bytes(self) -> int:
+        """How many bytes of the output, from its beginning on, are in the file."""
+        return self._file_bytes if self._file is not None else self.total_bytes
+
+    @property
     def file_name(self) -> str | None:
         """The file with everything, if there was too much to keep."""
         return str(self._file.name) if self._file is not None else None
@@ -92,5 +97,7 @@ class OutputCapture:
         tail = b"".join(chunk for source, chunk in self._tail if source == stream)
         if not self._dropped[stream]:
             return (head + tail).decode(errors="replace")
-        note = f"\n[... {self._dropped[stream]} bytes left out here; all output is in {self.file_name} ...]\n"
+        whole = self.file_bytes == self.total_bytes
+        kept = "all output is" if whole else f"the first {self._file_bytes} bytes of output are"
+        note = f"\n[... {self._dropped[stream]} bytes left out here; {kept} in {self.file_name} ...]\n"
         return head.decode(errors="replace") + note + tail.decode(errors="replace")

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 # One character for one, so that positions stay the same.
 PUNCTUATION = str.maketrans(
-    "‘’‚‛“”„‟‐‑‒–—―−\u00a0\u2002\u2003\u2007\u2008\u2009\u200a\u202f\u205f\u3000",
-    "''''\"\"\"\"-------          ",
+    "‘’‚‛“”„‟‐‑‒–—―−\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000",
+    "''''\"\"\"\"-------" + " " * 13,
 )
 
 

@@ -6,7 +6,8 @@ hunks doesn't matter; it only decides between several exact matches.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from agent_loop.tools.line_match import Indentation, UnclearIndentationError, find_lines, loose_key, white_space_key
@@ -95,6 +96,12 @@ class _Finder:
             if starts:
                 places = ", ".join(str(start + 1) for start in starts[:10])
                 raise HunkError(hunk, f"matches several places (lines {places}); add context lines or an @@ line above")
+        if hunk.lines[-1] == (" ", "") and len(old) > 1:
+            # The empty line that an editor shows below the last one is no line of the file.
+            with suppress(HunkError):
+                place = self.find(replace(hunk, lines=hunk.lines[:-1], at_end=True), taken)
+                if place.end == self._count:
+                    return place
         after = f" at or after {hunk.hints[-1]!r}" if hunk.hints else ""
         first = next((line for line in old if line.strip()), "")
         raise HunkError(hunk, f"matches nothing{after}; its first line is {first!r}. Read the file again")

@@ -53,7 +53,8 @@ def describe_result(result: ExecResult, timeout_ms: int) -> str:
     """Output, then what became of the command."""
     parts = [text.rstrip("\n") for text in (result.stdout, result.stderr) if text]
     if result.output_file is not None:
-        parts.append(f"[All {result.output_bytes} bytes of output are in {result.output_file}]")
+        kept = "All" if result.output_file_bytes is None else f"The first {result.output_file_bytes} of"
+        parts.append(f"[{kept} {result.output_bytes} bytes of output are in {result.output_file}]")
     if result.timed_out:
         parts.append(
             f"[ERROR: Command timed out after {timeout_ms}ms. Partial output is shown above.\n"

@@ -1,7 +1,6 @@
 """The four tools for subagents (section 7.2)."""
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from agent_loop.environments.base import ExecutionEnvironment
@@ -29,7 +28,14 @@ async def send_input(arguments: Arguments, environment: ExecutionEnvironment, *,
 async def wait(arguments: Arguments, environment: ExecutionEnvironment, *, context: ToolContext) -> str:
     """The result as JSON."""
     result = await _subagents(context).wait(arguments["agent_id"])
-    return json.dumps({"agent_id": arguments["agent_id"], **asdict(result)}, ensure_ascii=False)
+    shown = {
+        "agent_id": arguments["agent_id"],
+        "output": result.output,
+        "success": result.success,
+        "turns_used": result.turns_used,
+        "reason": result.reason,
+    }
+    return json.dumps(shown, ensure_ascii=False)
 
 
 async def close_agent(arguments: Arguments, environment: ExecutionEnvironment, *, context: ToolContext) -> str:
