@@ -26,6 +26,7 @@ LAYERS = {
         "tools",
         "subagents",
         "environments",
+        "personalization",
         "saved_history",
         "config",
         "guards",
@@ -72,6 +73,7 @@ PUBLIC_MODULES = {
     "unified_llm.sync",
     "agent_loop",
     "agent_loop.environments",
+    "agent_loop.personalization",
 }
 # Optional extras, and what is too heavy for everyone's start-up. Any other import stands at the top of its file.
 LAZY = {"xllamacpp", "genai_prices", "opentelemetry", "jsonschema", "referencing", "anyio"}

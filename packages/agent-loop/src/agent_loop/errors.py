@@ -4,6 +4,9 @@ AgentLoopError
  +-- SessionError            the session is used wrongly: closed, or busy with another input
  +-- EventsLostError         a reader of events fell too far behind
  +-- SavedHistoryError       what should be a saved conversation isn't one
+ +-- PersonalizationError    the memory of how a person works can't do what it was asked
+      +-- DamagedMemoryError    what should hold such a memory doesn't; it is left as it is
+      +-- EngineError           what was asked for an update gave no answer
  +-- ToolError               a tool can't do what it was asked; the text is meant for the model
  +-- ExecutionEnvironmentError       the environment can't do what it was asked
       +-- PathNotFoundError     no such file or directory
@@ -26,6 +29,18 @@ class EventsLostError(AgentLoopError):
 
 class SavedHistoryError(AgentLoopError):
     """A text that should hold a saved conversation doesn't. The message names the line."""
+
+
+class PersonalizationError(AgentLoopError):
+    """The memory of how a person works can't do what it was asked: it isn't there yet, or there already."""
+
+
+class DamagedMemoryError(PersonalizationError):
+    """A file or database that should hold such a memory doesn't. It is left as it is."""
+
+
+class EngineError(PersonalizationError):
+    """What was asked for an update of the memory failed, or ran out of time."""
 
 
 class ToolError(AgentLoopError):
