@@ -61,10 +61,16 @@ _TOOL_HOOKS = (
         "tool_hooks.pre", Kind.TEXT, "", "Shell command before each tool call; non-zero exit skips the call.", "9.7"
     ),
     Attribute("tool_hooks.post", Kind.TEXT, "", "Shell command after each tool call.", "9.7"),
+    Attribute("tool_hooks.timeout", Kind.DURATION, "60s", "Most that one hook may take.", "9.7"),
 )
 _CHILD = (
-    Attribute("stack.child_dotfile", Kind.TEXT, "", "DOT file of the pipeline that a manager loop supervises.", "4.11"),
-    Attribute("stack.child_workdir", Kind.TEXT, "", "Working directory of the child run.", "A"),
+    Attribute(
+        "stack.child_dotfile", Kind.TEXT, "", "DOT file of a sub-pipeline or a manager loop.", "4.11"
+    ),
+    Attribute("stack.child_workdir", Kind.TEXT, "the parent's", "Working directory of the child run.", "A"),
+    Attribute(
+        "stack.child_run_dir", Kind.TEXT, "", "Run directory of a child that another process runs, to watch.", "4.11"
+    ),
 )
 
 GRAPH_ATTRIBUTES = _table(
@@ -116,6 +122,10 @@ NODE_ATTRIBUTES = _table(
     Attribute("manager.max_cycles", Kind.COUNT, "1000", "Looks at the child run before giving up.", "4.11"),
     Attribute("manager.stop_condition", Kind.TEXT, "", "Condition that ends supervision with success.", "4.11"),
     Attribute("manager.actions", Kind.TEXT, "observe,wait", "What each cycle does, separated by commas.", "4.11"),
+    Attribute(
+        "manager.steer_condition", Kind.TEXT, "", "When the action steer intervenes; unset: always.", "4.11"
+    ),
+    Attribute("manager.steer_cooldown", Kind.DURATION, "5m", "Least time between two interventions.", "4.11"),
     Attribute("stack.child_autostart", Kind.BOOLEAN, "true", "Whether the manager starts the child run.", "4.11"),
     *_RETRY_TARGETS,
     *_MODEL,

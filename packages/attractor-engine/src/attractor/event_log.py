@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import anyio
 
 from attractor.errors import PipelineConfigurationError, RunDirectoryError
-from attractor.events import CheckpointSaved, Event, PipelineCompleted, PipelineFailed, StageStarted
+from attractor.events import CheckpointSaved, Event, PipelineCompleted, PipelineFailed, PipelineWaiting, StageStarted
 from attractor.state.json_values import encode_json, to_bytes
 from attractor.state.run_directory import write_all
 
@@ -27,7 +27,7 @@ _logger = logging.getLogger("attractor.events")
 _READ_BYTES = 64 * 1024
 # A quick stage ends within microseconds, and the next one begins as soon: one write for what happens between two ends.
 _BRIEFLY_HELD = (CheckpointSaved, StageStarted)
-_ENDS = (PipelineCompleted.__name__, PipelineFailed.__name__)
+_ENDS = (PipelineCompleted.__name__, PipelineFailed.__name__, PipelineWaiting.__name__)
 E = TypeVar("E", bound=Event)
 
 
@@ -73,7 +73,7 @@ class EventLog:
 
     async def stream(self) -> AsyncIterator[Event]:
         """Every event from the first on, until the log is closed."""
-        reader = _Reader(self.path)
+        reader = EventReader(self.path)
         while True:
             # What is asked before reading can't be missed after it.
             closed, news = self.closed, self._listen()
@@ -158,12 +158,12 @@ class Observer:
 
 def read_events(logs_root: Path, after: int = 0) -> Iterator[Event]:
     """The events that a run directory holds, those with a sequence number beyond `after`."""
-    reader = _Reader(logs_root / EVENTS_NAME)
+    reader = EventReader(logs_root / EVENTS_NAME)
     while batch := reader.read():
         yield from (event for event in batch if event.sequence > after)
 
 
-class _Reader:
+class EventReader:
     """Reads whole lines, and remembers how far it came."""
 
     def __init__(self, path: Path) -> None:

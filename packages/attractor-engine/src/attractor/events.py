@@ -3,7 +3,7 @@
 Durations and delays are in seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,6 +61,18 @@ class PipelineFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineWaiting(Event):
+    """A run was suspended: no process executes it until it is resumed.
+
+    `questions` are the ids of those that people must answer, `suspensions` those of the other suspended stages.
+    """
+
+    questions: Sequence[str]
+    suspensions: Sequence[str]
+    duration: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageStarted(Event):
     """A stage begins. `name` is the node's id; `index` counts the run's stages from 0."""
 
@@ -100,6 +112,14 @@ class StageRetrying(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageSuspended(Event):
+    """The stage waits for something from outside; it starts again when the run goes on there."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelStarted(Event):
     """A fan-out begins."""
 
@@ -135,19 +155,21 @@ class ParallelCompleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterviewStarted(Event):
-    """A person is asked."""
+    """A person is asked. `qid` is the question's id in the run."""
 
     question: str
     stage: str
+    qid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterviewCompleted(Event):
-    """A person answered."""
+    """A person answered, after `duration` since the question was first asked."""
 
     question: str
     answer: str
     duration: float
+    qid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +179,7 @@ class InterviewTimeout(Event):
     question: str
     stage: str
     duration: float
+    qid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +187,43 @@ class CheckpointSaved(Event):
     """The node's result is on disk."""
 
     node_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted(Event):
+    """A stage that is a run begins, or goes on. `name` is the stage; the child's own events lie in `run_dir`."""
+
+    name: str
+    run_dir: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildProgressed(Event):
+    """A manager loop saw that its child got on. `active_stage` is a stage of the child's, empty between two."""
+
+    name: str
+    cycle: int
+    status: str
+    active_stage: str
+    completed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSteered(Event):
+    """A manager loop told a stage of its child what to do differently."""
+
+    name: str
+    stage: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildCompleted(Event):
+    """A child run ended. `status` is success or fail."""
+
+    name: str
+    status: str
+    duration: float
 
 
 EVENT_TYPES: Mapping[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}

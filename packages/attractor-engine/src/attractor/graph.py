@@ -41,6 +41,10 @@ SHAPE_TO_TYPE: Mapping[str, str] = MappingProxyType(
     }
 )
 
+BUILT_IN_TYPES = frozenset({*SHAPE_TO_TYPE.values(), "pipeline"})
+"""The handler types of this package; no shape stands for `pipeline`, a run as a stage."""
+CHILD_TYPES = frozenset({"pipeline", "stack.manager_loop"})
+
 
 class Duration(str):
     """A length of time as written, such as `15m`; equal to the same text in quotes."""

@@ -11,7 +11,7 @@ STEERING_SECONDS = 0.2
 
 
 async def work(session: Session, prompt: str, steering: SteeringReader | None, hooks: ToolHooks | None) -> SubmitResult:
-    """Submit the prompt and close the session. Returns when the last post-hook has run; raises what the session does."""
+    """Submit the prompt and close the session. Returns when the last hook has run; raises what the session does."""
     results: list[SubmitResult] = []
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:

@@ -68,7 +68,8 @@ class ToolHooks:
     of it in `tool_hooks.jsonl`.
 
     `approve` is the session's approver: a pre-hook that exits with anything but 0, or that can't be run in time, skips
-    the call, and the model reads what it printed. `follow` runs the post-hooks; their failures are recorded, no more.
+    the call, and the model reads what it printed. `follow` runs the post-hooks in the order in which the calls ended,
+    while the session goes on; the stage waits for the last one. Their failures are recorded, no more.
     """
 
     def __init__(
@@ -108,6 +109,8 @@ class ToolHooks:
 
     async def follow(self, session: Session, tasks: TaskGroup) -> None:
         """Run the post-hooks of a session, and of those that it spawns, until it has ended."""
+        if not self._commands.post:
+            return
         self._followed.add(session.id)
         try:
             async for event in session.events():

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Protocol
 
 from attractor.errors import PipelineConfigurationError
-from attractor.graph import SHAPE_TO_TYPE, Graph, Node
+from attractor.graph import BUILT_IN_TYPES, SHAPE_TO_TYPE, Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 
 _HINTS = {"wait.human": " (a human gate needs a runner with an interviewer)"}
-SPECIFIED_TYPES = frozenset(SHAPE_TO_TYPE.values())
 
 
 class Handler(Protocol):
@@ -62,7 +61,7 @@ class HandlerRegistry:
             return self._handlers[node.type]
         plain = Node(node.id, {key: value for key, value in node.attrs.items() if key != "type"}) if node.type else node
         by_shape = graph.handler_type(plain) if graph else SHAPE_TO_TYPE.get(node.shape, "codergen")
-        wanted = node.type if node.type in SPECIFIED_TYPES else by_shape
+        wanted = node.type if node.type in BUILT_IN_TYPES else by_shape
         handler = self._handlers.get(wanted) or (self.default_handler if wanted == "codergen" else None)
         if handler is None:
             raise PipelineConfigurationError(

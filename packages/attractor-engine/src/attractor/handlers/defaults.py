@@ -1,14 +1,19 @@
 """The handlers that a run has unless it is given others."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from attractor.backends.base import CodergenBackend
 from attractor.events import Emit
 from attractor.handlers.base import HandlerRegistry
 from attractor.handlers.basic import ConditionalHandler, ExitHandler, StartHandler
+from attractor.handlers.child_run import ChildPipelines
 from attractor.handlers.codergen import CodergenHandler
 from attractor.handlers.fan_in import FanInHandler
+from attractor.handlers.manager_loop import ManagerLoopHandler
 from attractor.handlers.parallel import ParallelHandler
+from attractor.handlers.sub_pipeline import SubPipelineHandler
 from attractor.handlers.tool import ToolHandler
 from attractor.handlers.wait_human import WaitHumanHandler
 from attractor.interviewers.base import Interviewer
@@ -19,10 +24,13 @@ def build_registry(
     *,
     interviewer: Interviewer | None = None,
     emit: Emit | None = None,
+    clock: Callable[[], float] = time.time,
     working_dir: str | Path | None = None,
     dry_run: bool = False,
+    children: ChildPipelines | None = None,
 ) -> HandlerRegistry:
-    """One handler for each type that this package executes; for human gates only with an interviewer and `emit`."""
+    """One handler for each type that this package executes; for human gates only with an interviewer and
+    `emit`, for runs within the run only with `children` and `emit`."""
     codergen = CodergenHandler(backend)
     registry = HandlerRegistry(
         {
@@ -37,5 +45,8 @@ def build_registry(
         default_handler=codergen,
     )
     if interviewer is not None and emit is not None:
-        registry.register("wait.human", WaitHumanHandler(interviewer, emit))
+        registry.register("wait.human", WaitHumanHandler(interviewer, emit, clock=clock))
+    if children is not None and emit is not None:
+        registry.register("pipeline", SubPipelineHandler(children, emit))
+        registry.register("stack.manager_loop", ManagerLoopHandler(children, emit))
     return registry

@@ -8,6 +8,8 @@
         events.jsonl        what happened, for people and pages
         {node_id}/          status.json, prompt.md, response.md, tool_output.txt
         artifacts/          large outputs
+        questions/          what people were asked, and what they answered
+        suspensions/        what suspended stages were given
         restart-N/          the same again, after an edge with loop_restart
 
 A stage finds its own directory in the environment variable ATTRACTOR_STAGE_DIR.
@@ -35,7 +37,7 @@ except ImportError:  # Windows has no flock; there, two processes must not share
 STAGE_DIR_VARIABLE = "ATTRACTOR_STAGE_DIR"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _RESERVED = re.compile(
-    r"artifacts|restart-\d+|\.\.?|\.lock|(manifest|checkpoint)\.json|(journal|events)\.jsonl|pipeline\.dot"
+    r"artifacts|questions|suspensions|restart-\d+|\.\.?|\.lock|(manifest|checkpoint)\.json|(journal|events)\.jsonl|pipeline\.dot"
 )
 _LONGEST_NAME = 200
 
@@ -92,6 +94,29 @@ def replace_file(path: Path, data: bytes) -> None:
         os.close(descriptor)
     os.replace(aside, path)
     sync_directory(path.parent)
+
+
+def create_file(path: Path, data: bytes) -> bool:
+    """Make a file of this content, whole and durable, in a folder that may be missing; False if it exists already.
+
+    Of several processes that do so at the same moment, one succeeds. The file system must know hard links.
+    """
+    path.parent.mkdir(exist_ok=True)
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        descriptor = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_directory(path.parent)
+    return True
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -234,3 +259,20 @@ def _lock(path: Path) -> int:
         os.close(descriptor)
         raise RunDirectoryError(f"{path} is in use by another process; wait for it, or stop it first") from None
     return descriptor
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether some process, this one too, works on the run in a directory."""
+    try:
+        descriptor = os.open(path / ".lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if fcntl:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # Without flock nobody can tell; a run that looks alive is the lesser mistake.
+        return not fcntl
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)

@@ -7,10 +7,9 @@ from attractor.conditions import Condition, parse_condition
 from attractor.diagnostics import Diagnostic, Severity, Span
 from attractor.engine.joins import Joins
 from attractor.errors import ConditionSyntaxError
-from attractor.graph import SHAPE_TO_TYPE, Edge, Graph, Node
+from attractor.graph import BUILT_IN_TYPES, SHAPE_TO_TYPE, Edge, Graph, Node
 
 _MOST_STEPS = 1_000_000
-BUILT_IN_TYPES = frozenset(SHAPE_TO_TYPE.values())
 
 
 class Survey:

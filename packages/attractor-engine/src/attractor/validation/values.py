@@ -12,16 +12,29 @@ from attractor.attributes import (
     GRAPH_ATTRIBUTES,
     GRAPHVIZ_ATTRIBUTES,
     NODE_ATTRIBUTES,
+    REASONING_EFFORTS,
     Attribute,
     Kind,
 )
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.errors import StylesheetSyntaxError
-from attractor.graph import SHAPE_TO_TYPE, Edge, Graph, Node, Value, to_bool, to_int, to_seconds, to_text
+from attractor.graph import (
+    BUILT_IN_TYPES,
+    SHAPE_TO_TYPE,
+    Edge,
+    Graph,
+    Node,
+    Value,
+    to_bool,
+    to_int,
+    to_seconds,
+    to_text,
+)
 from attractor.handlers.wait_human import find_choices, find_default
 from attractor.stylesheet import PROPERTIES, parse_stylesheet
 from attractor.validation.survey import Survey, listing
 
+_TYPE_TO_SHAPE = {handler: shape for shape, handler in SHAPE_TO_TYPE.items()}
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 
 
@@ -86,7 +99,7 @@ def unknown_attribute(survey: Survey) -> Iterator[Diagnostic]:
 def _is_custom(survey: Survey, node: Node) -> bool:
     """Whether a handler of the user's runs it: what attributes that knows, only it can say."""
     handler = survey.handlers[node.id]
-    return handler in survey.handler_types and handler not in SHAPE_TO_TYPE.values()
+    return handler in survey.handler_types and handler not in BUILT_IN_TYPES
 
 
 def _near_attribute(key: str, known: Mapping[str, Attribute]) -> str:
@@ -103,7 +116,7 @@ def attribute_value(survey: Survey) -> Iterator[Diagnostic]:
     for owner in _owners(survey):
         for key, value in owner.item.attrs.items():
             known = owner.known.get(key)
-            if known is None or to_text(value) == "":
+            if known is None or to_text(value) == "" or _is_inherited(owner.item, key):
                 continue
             wanted = _wanted(known, value)
             if wanted:
@@ -115,6 +128,11 @@ def attribute_value(survey: Survey) -> Iterator[Diagnostic]:
                     key,
                     f"write {wanted}",
                 )
+
+
+def _is_inherited(item: Graph | Node | Edge, key: str) -> bool:
+    """Whether a node has it of the stylesheet or the graph, where it is looked at once."""
+    return isinstance(item, Node) and key in PROPERTIES and item.span is not None and key not in item.attr_spans
 
 
 def _wanted(known: Attribute, value: Value) -> str:
@@ -186,7 +204,8 @@ def type_known(survey: Survey) -> Iterator[Diagnostic]:
     for (key, value), nodes in found.items():
         handler = survey.handlers[nodes[0].id]
         choices = survey.handler_types if key == "type" else SHAPE_TO_TYPE
-        near = get_close_matches(value, choices, 1)
+        shape = _TYPE_TO_SHAPE.get(value.replace("_", ".").replace("fan.in", "fan_in")) if key == "shape" else None
+        near = [shape] if shape else get_close_matches(value, choices, 1)
         yield survey.about_node(
             "type_known",
             Severity.WARNING,
@@ -247,15 +266,18 @@ def unknown_variable(survey: Survey) -> Iterator[Diagnostic]:
             for name in dict.fromkeys(_VARIABLE.findall(node.prompt)):
                 found.setdefault(name, []).append(node)
     for name, nodes in found.items():
-        near = name == "goal" or get_close_matches(name, ["goal"], 1, cutoff=0.75)
+        near = name == "goal" or get_close_matches(name.lower(), ["goal"], 1, cutoff=0.75)
+        for_shell = name.isupper() and not near
         others = f", and {len(nodes) - 1} more," if len(nodes) > 1 else ""
         yield survey.about_node(
             "unknown_variable",
-            Severity.WARNING,
+            Severity.INFO if for_shell else Severity.WARNING,
             nodes[0],
             f"nothing replaces ${name} in the prompt of {nodes[0].id}{others} before the model reads it",
             "prompt",
-            "did you mean $goal?" if near else "write the text itself; only $goal is replaced",
+            "did you mean $goal?"
+            if near
+            else "write the text itself, unless it is for the agent's shell; only $goal is replaced",
         )
 
 
@@ -289,6 +311,16 @@ def stylesheet_rules(survey: Survey) -> Iterator[Diagnostic]:
                     "model_stylesheet",
                     f"did you mean {near[0]}?" if near else f"properties are {', '.join(PROPERTIES)}",
                 )
+        effort = rule.declarations.get("reasoning_effort", "")
+        if effort and effort not in REASONING_EFFORTS:
+            near = get_close_matches(effort, REASONING_EFFORTS, 1)
+            yield survey.about_graph(
+                "attribute_value",
+                Severity.WARNING,
+                f"reasoning_effort: {effort} (stylesheet line {rule.line}) is no effort",
+                "model_stylesheet",
+                f"did you mean {near[0]}?" if near else f"write one of {', '.join(REASONING_EFFORTS)}",
+            )
     nodes: Iterable[Node] = survey.graph.nodes.values()
     for rule in rules:
         if not any(rule.selector.matches(node) for node in nodes):
