@@ -2,14 +2,25 @@
 
 import os
 import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
 from agent_loop import ExecutionEnvironmentError, GrepOptions, LocalExecutionEnvironment, truncate_tool_output
 from agent_loop.environments import PathNotFoundError
-from agent_loop.environments.local_search import MAX_LINE_CHARACTERS
+from agent_loop.environments.local_search import (
+    MAX_LINE_CHARACTERS,
+    grep_in_python,
+    ripgrep_arguments,
+    ripgrep_output,
+)
 from agent_loop.tools.search import glob, grep, list_dir
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 RIPGREP = shutil.which("rg")
 ENGINES = ["python", pytest.param("ripgrep", marks=pytest.mark.skipif(not RIPGREP, reason="rg is not installed"))]
@@ -222,3 +233,87 @@ async def test_odd_glob_patterns_are_no_crash(engine: LocalExecutionEnvironment,
     (tmp_path / "other").touch()
     assert str(tmp_path / "other") not in await engine.glob(pattern, ".")
     assert await engine.glob(pattern.replace("[", "[[]"), ".") == [str(tmp_path / pattern)]
+
+
+PATTERNS = st.sampled_from(
+    [
+        "a", "A", "é", "^a", "b$", "^$", "a.*b", "a.b", "[ab]+c", "(a|é)b?", "b{2,}", "c|^b",
+        r"\bab\b", r"\d", r"\s", r"\w+\s\w+",
+    ]
+)  # fmt: skip
+LINES = st.lists(st.text("abcAé1 \t-", max_size=6), max_size=6)
+FILES = st.builds(
+    lambda lines, ending, ended, mark: (mark + ending.join(lines) + ending * ended).encode(),
+    LINES,
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+    st.sampled_from(["", "", "", "\ufeff"]),
+) | st.sampled_from([b"", b"ab\0ab\n", b"caf\xe9 ab\n", b"\n", b"ab"])
+TREES = st.dictionaries(st.sampled_from(["a", "b.py", "c.txt", "d/e.py", "d/.f", "d/g/h", ".git/x"]), FILES, max_size=5)
+MODES = st.sampled_from(["content", "files_with_matches", "count"])
+
+
+@pytest.mark.skipif(not RIPGREP, reason="rg is not installed")
+@settings(max_examples=150, deadline=None)
+@given(
+    TREES,
+    PATTERNS,
+    MODES,
+    st.booleans(),
+    st.sampled_from([None, "*.py", "d/**", "!*.py", "{a,c}*"]),
+    st.sampled_from([1, 2, 100]),
+)
+def test_both_engines_find_the_same(
+    tree: dict[str, bytes],
+    pattern: str,
+    mode: Literal["content", "files_with_matches", "count"],
+    case_insensitive: bool,
+    glob_filter: str | None,
+    max_results: int,
+) -> None:
+    options = GrepOptions(
+        output_mode=mode, case_insensitive=case_insensitive, glob_filter=glob_filter, max_results=max_results
+    )
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        for path, data in tree.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(data)
+        command = [str(RIPGREP), *ripgrep_arguments(pattern, ".", options)]
+        done = subprocess.run(command, cwd=root, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        by_ripgrep = ripgrep_output(done.stdout.decode(errors="replace"), root, root, options)
+        assert by_ripgrep == grep_in_python(pattern, root, root, options)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_pattern_that_backtracks_for_ever_holds_nobody_up(
+    engine: LocalExecutionEnvironment, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_text("a" * 60 + "b\n")
+    await engine.initialize()
+    # With lookaround, so that ripgrep leaves it to Python.
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(engine.grep, "(?=(a+)+$)", ".", GrepOptions())
+        with anyio.fail_after(10):
+            while "local_grep_process" not in running_commands():
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    assert "local_grep_process" not in running_commands()
+    await engine.cleanup()
+
+
+def running_commands() -> str:
+    """Command lines of this process's children."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            found += [(process / "cmdline").read_text()] if parent == str(os.getpid()) else []
+    return "\n".join(found)
+
+
+async def test_what_the_other_process_says_comes_through(engine: LocalExecutionEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "é\udcff").write_text("“x”\u2028y\n")
+    assert await engine.grep("(?=x)x", ".", GrepOptions()) == "é\ufffd:1:“x”\u2028y"
+    with pytest.raises(ExecutionEnvironmentError, match="invalid regular expression"):
+        await engine.grep("(?=x)(", ".", GrepOptions())

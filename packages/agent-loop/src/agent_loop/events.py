@@ -18,11 +18,11 @@ class EventKind(StrEnum):
     """The kinds of section 2.9, each with the keys of its `data`.
 
     SESSION_START profile, model; SESSION_END state; USER_INPUT content; PROCESSING_END state, stop_reason, usage (of
-    the whole session so far, subagents included); ASSISTANT_TEXT_DELTA delta; ASSISTANT_TEXT_END text, reasoning, usage (of
-    this answer), finish_reason; TOOL_CALL_START tool_name, call_id, arguments; TOOL_CALL_OUTPUT_DELTA call_id, delta;
-    TOOL_CALL_END tool_name, call_id, is_error, and either output (whole, never truncated) or error;
-    STEERING_INJECTED content; TURN_LIMIT round or total_turns; LOOP_DETECTION message; WARNING message;
-    ERROR message, error (the class's name).
+    the whole session so far, subagents included); ASSISTANT_TEXT_DELTA delta; ASSISTANT_TEXT_END text, reasoning, usage
+    (of this answer), finish_reason; TOOL_CALL_START tool_name, call_id, arguments; TOOL_CALL_OUTPUT_DELTA call_id,
+    delta; TOOL_CALL_END tool_name, call_id, is_error, and either output (whole, never truncated) or error;
+    STEERING_INJECTED content; TURN_LIMIT round or total_turns; LOOP_DETECTION message; WARNING message; ERROR message,
+    error (the class's name).
     """
 
     SESSION_START = "session_start"

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,9 +15,9 @@ import anyio.to_thread
 
 from agent_loop.environments import local_files
 from agent_loop.environments.base import DirEntry, ExecResult, GrepOptions, OutputCallback
+from agent_loop.environments.local_grep_process import read_result, search_command
 from agent_loop.environments.local_search import (
     glob_files,
-    grep_in_python,
     ripgrep_arguments,
     ripgrep_output,
 )
@@ -187,19 +186,26 @@ class LocalExecutionEnvironment:
         target = self._resolve(path)
         if not target.exists():
             raise PathNotFoundError(f"no such file or directory: {target}")
-        ripgrep = shutil.which("rg", path=self._variables.get("PATH"))
-        in_python = partial(grep_in_python, pattern, target, self._directory, options)
-        if ripgrep is None:
-            return await self._in_thread(in_python)
         directory = target if target.is_dir() else target.parent
-        arguments = ripgrep_arguments(pattern, "." if target.is_dir() else target.name, options)
-        result = await self._run([ripgrep, *arguments], directory, _SEARCH_SECONDS, {})
-        if result.timed_out:
-            raise ExecutionEnvironmentError("the search ran out of time; search a smaller part")
-        if result.exit_code > 1 and not result.stdout:
-            # A pattern that ripgrep can't do, with lookaround for instance; or a wrong one, and then this says so.
-            return await self._in_thread(in_python)
-        return ripgrep_output(result.stdout, directory, self._directory, options)
+        ripgrep = shutil.which("rg", path=self._variables.get("PATH"))
+        if ripgrep is not None:
+            arguments = ripgrep_arguments(pattern, "." if target.is_dir() else target.name, options)
+            result = await self._search([ripgrep, *arguments], directory)
+            # It fails at a pattern that it can't do, with lookaround for instance, or at a wrong one.
+            if result.exit_code <= 1 or result.stdout:
+                return ripgrep_output(result.stdout, directory, self._directory, options)
+        result = await self._search(search_command(pattern, target, self._directory, options), directory)
+        try:
+            return read_result(result.stdout)
+        except ValueError:
+            raise ExecutionEnvironmentError(f"the search failed: {result.stderr.strip()[-500:]}") from None
+
+    async def _search(self, argv: Sequence[str], directory: Path) -> ExecResult:
+        result = await self._run(argv, directory, _SEARCH_SECONDS, {})
+        if result.timed_out or result.output_file is not None:
+            what = "ran out of time" if result.timed_out else "found too much"
+            raise ExecutionEnvironmentError(f"the search {what}; search a smaller part, or with another pattern")
+        return result
 
     async def glob(self, pattern: str, path: str) -> list[str]:
         """See ExecutionEnvironment."""
