@@ -92,16 +92,21 @@ def prepare_call(
     _check("max_retries", max_retries, int)
     _check("retry_policy", retry_policy, RetryPolicy | None)
     _check("abort_signal", abort_signal, AbortSignal | None)
+    for name, value in (
+        ("stop_when", stop_when),
+        ("repair_tool_call", repair_tool_call),
+        ("should_retry", should_retry),
+    ):
+        if value is not None and not callable(value):
+            raise ConfigurationError(f"{name} must be callable or None, but is {_shown(value)}")
     if client is not None and not hasattr(client, "complete"):
         raise ConfigurationError(f"client must be Client or None, but is {_shown(client)}")
+    _check("tools", tools, Sequence | None)
     for tool in tools or ():
         _check("each of tools", tool, Tool)
     conversation = _conversation(prompt, messages, system)
     if max_tool_rounds < 0:
         raise ConfigurationError(f"max_tool_rounds must not be negative, but is {max_tool_rounds}")
-    names = [tool.name for tool in tools or ()]
-    if len(set(names)) < len(names):
-        raise ConfigurationError(f"tools must have different names, but are {', '.join(names)}")
     return Call(
         client=client or get_default_client(),
         request=_request(model=model, messages=conversation, tools=list(tools) if tools else None, **fields),
@@ -146,6 +151,7 @@ def _conversation(prompt: str | None, messages: Sequence[Message] | None, system
                 raise ConfigurationError("prompt is empty")
             conversation = [Message.user(prompt)]
         case None, _:
+            _check("messages", messages, Sequence)
             if not messages:
                 raise ConfigurationError("messages is empty")
             conversation = list(messages)
@@ -167,4 +173,5 @@ def _request(**fields: Any) -> Request:
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))
-        raise ConfigurationError(f"{place}: {fault['msg']}, but it is {fault['input']!r}", cause=error) from error
+        told = f"{place}: {fault['msg']}, but it is {fault['input']!r:.100}" if place else fault["msg"]
+        raise ConfigurationError(told, cause=error) from error

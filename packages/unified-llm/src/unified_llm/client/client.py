@@ -39,6 +39,11 @@ class Client:
         middleware: Sequence[Middleware] = (),
     ) -> None:
         self.providers = MappingProxyType(dict(providers or {}))
+        for name, adapter in self.providers.items():
+            if not isinstance(adapter, ProviderAdapter):
+                raise ConfigurationError(
+                    f"providers[{name!r}] must be an adapter (name, complete, stream), but is {adapter!r:.100}"
+                )
         self.default_provider = default_provider
         if default_provider is not None:
             self._adapter(default_provider, "default_provider")
@@ -101,6 +106,8 @@ class Client:
 
     def _with_provider(self, request: Request) -> Request:
         """Name the default in the request, so that middleware sees where it goes and may send it elsewhere."""
+        if not isinstance(request, Request):
+            raise ConfigurationError(f"request must be a Request, but is {request!r:.100} of {type(request).__name__}")
         if request.provider is None and self.default_provider is not None:
             return request.model_copy(update={"provider": self.default_provider})
         return request

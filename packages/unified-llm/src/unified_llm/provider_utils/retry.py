@@ -31,8 +31,10 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         for field in ("max_retries", "base_delay", "max_delay", "backoff_multiplier"):
             value = getattr(self, field)
-            if not value >= 0:
-                raise ConfigurationError(f"RetryPolicy.{field} must not be negative, but is {value!r}")
+            if not isinstance(value, int | float) or not value >= 0:
+                raise ConfigurationError(f"RetryPolicy.{field} must be a number, not negative, but is {value!r}")
+        if self.on_retry is not None and not callable(self.on_retry):
+            raise ConfigurationError(f"RetryPolicy.on_retry must be callable, but is {self.on_retry!r:.100}")
 
     def backoff(self, attempt: int, *, random: Callable[[float, float], float] = _random.uniform) -> float:
         """The delay before retry number `attempt`, counted from 0. `random(low, high)` draws the jitter."""

@@ -1,6 +1,6 @@
 """Conversations: messages made of tagged content parts (sections 3.1 to 3.5)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Self
 
@@ -212,11 +212,13 @@ class Message(Record):
         return cls(role=Role.TOOL, content=[part], tool_call_id=tool_call_id)
 
 
-def _parts(content: str | ContentPart | Sequence[ContentPart]) -> list[ContentPart]:
+def _parts(content: Any) -> Any:
+    """Text and a single part as a list of parts; anything else for the field to take or refuse."""
     match content:
         case str():
             return [ContentPart(kind=ContentKind.TEXT, text=content)]
         case ContentPart():
             return [content]
-        case _:
+        case Iterable():
             return list(content)
+    return content

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from unified_llm.spec.messages import Message
 from unified_llm.spec.record import Record
@@ -28,22 +28,45 @@ class Request(Record):
     """A call to a model (section 3.6).
 
     `model` is the provider's own identifier. `reasoning_effort` of None leaves the provider's default alone.
-    `provider_options` maps a provider's name to what only that provider understands.
+    `provider_options` maps a provider's name to what only that provider understands. What no provider could take is
+    refused here: numbers out of any range, two tools of one name, the choice of a tool that isn't there.
     """
 
-    model: str
+    model: str = Field(min_length=1)
     messages: list[Message]
     provider: str | None = None
     tools: list[Tool] | None = None
     tool_choice: ToolChoice | None = None
     response_format: ResponseFormat | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    max_tokens: int | None = Field(default=None, gt=0)
     stop_sequences: list[str] | None = None
     reasoning_effort: str | None = None
     metadata: dict[str, str] | None = None
     provider_options: dict[str, Any] | None = None
+
+    @field_validator("tools")
+    @classmethod
+    def _different_names(cls, tools: list[Tool] | None) -> list[Tool] | None:
+        names = [tool.name for tool in tools or ()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"tools must have different names, but are {', '.join(names)}")
+        return tools
+
+    @model_validator(mode="after")
+    def _chosen_tool(self) -> Self:
+        choice = self.tool_choice
+        if choice is None or choice.mode != "named":
+            return self
+        names = [tool.name for tool in self.tools or ()]
+        if choice.tool_name not in names and not self._has_options("tools"):
+            raise ValueError(f"tool_choice names {choice.tool_name!r}, but tools has {', '.join(names) or 'none'}")
+        return self
+
+    def _has_options(self, name: str) -> bool:
+        options = (self.provider_options or {}).values()
+        return any(isinstance(own, dict) and own.get(name) for own in options)
 
 
 class TimeoutConfig(Record):

@@ -60,9 +60,13 @@ def build_request(request: Request, *, provider: str, stream: bool = False) -> W
     body: _Json = {"model": request.model, "messages": _Translator(provider, warnings).translate(history)}
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
+    options = own_options(request, provider)
+    choice = request.tool_choice
     # Servers refuse a choice without tools; and without tools there is nothing to choose.
-    if request.tool_choice is not None and (request.tools or request.tool_choice.mode not in ("auto", "none")):
-        body["tool_choice"] = _tool_choice(request.tool_choice)
+    if choice is not None and (request.tools or options.get("tools")):
+        body["tool_choice"] = _tool_choice(choice)
+    elif choice is not None and choice.mode in ("required", "named"):
+        raise InvalidRequestError(f"tool_choice {choice.mode!r} needs tools, and the request has none")
     if request.response_format is not None and request.response_format.type != "text":
         body["response_format"] = _response_format(request.response_format)
     settings = {
@@ -78,7 +82,6 @@ def build_request(request: Request, *, provider: str, stream: bool = False) -> W
     if stream:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    options = own_options(request, provider)
     headers = dict(options.pop("extra_headers", None) or {})
     body.update(options)
     return WireRequest(body, headers, tuple(warnings))
