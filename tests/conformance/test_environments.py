@@ -1,6 +1,7 @@
 """The conformance suite for environments, run on the ones that need nothing but this machine."""
 
 import importlib.util
+import logging
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from agent_loop import LocalExecutionEnvironment
+from agent_loop.environments import LoggingExecutionEnvironment, ReadOnlyExecutionEnvironment
 
 _spec = importlib.util.spec_from_file_location("environment_suite", Path(__file__).with_name("environment.py"))
 assert _spec is not None
@@ -32,3 +34,19 @@ async def local(tmp_path: Path) -> AsyncIterator[Any]:
 @every_check
 async def test_local(local: Any, check: Any) -> None:
     await suite.run(check, local)
+
+
+@every_check
+async def test_logging(local: Any, check: Any) -> None:
+    logger = logging.getLogger("test")
+    await suite.run(check, suite.Subject(environment=LoggingExecutionEnvironment(local.environment, logger)))
+
+
+@every_check
+async def test_read_only(local: Any, check: Any) -> None:
+    subject = suite.Subject(
+        environment=ReadOnlyExecutionEnvironment(local.environment),
+        seed=local.environment.write_bytes,
+        lacks={suite.Feature.WRITES: "that is what it is for"},
+    )
+    await suite.run(check, subject)

@@ -10,6 +10,11 @@ from agent_loop.environments.base import (
 from agent_loop.environments.local import LocalExecutionEnvironment
 from agent_loop.environments.process_group import end_processes
 from agent_loop.environments.variables import EnvironmentPolicy
+from agent_loop.environments.wrappers import (
+    EnvironmentWrapper,
+    LoggingExecutionEnvironment,
+    ReadOnlyExecutionEnvironment,
+)
 from agent_loop.errors import (
     BinaryFileError,
     ExecutionEnvironmentError,
@@ -21,13 +26,16 @@ __all__ = [
     "BinaryFileError",
     "DirEntry",
     "EnvironmentPolicy",
+    "EnvironmentWrapper",
     "ExecResult",
     "ExecutionEnvironment",
     "ExecutionEnvironmentError",
     "GrepOptions",
     "LocalExecutionEnvironment",
+    "LoggingExecutionEnvironment",
     "OutputCallback",
     "PathNotAllowedError",
     "PathNotFoundError",
+    "ReadOnlyExecutionEnvironment",
     "end_processes",
 ]
