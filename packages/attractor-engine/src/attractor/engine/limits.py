@@ -99,6 +99,11 @@ class Budget:
         reason = self.limits.refuse_usage(total)
         return reason or (self.outer(total) if self.outer else "")
 
+    def report(self) -> None:
+        """Tell the runs around this one at once what a step has used."""
+        if self.outer:
+            self.refuse()
+
     def refuse_child(self, child: str, usage: TokenUsage | None) -> str:
         """The same for a run that a stage is, which used so much that no step of this run has recorded yet."""
         if usage is None:

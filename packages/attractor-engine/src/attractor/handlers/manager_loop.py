@@ -18,6 +18,7 @@ from attractor.state.run_directory import restart_path, stage_path
 from attractor.state.steering import write_steering
 
 RUN_DIR = "stack.child_run_dir"
+ACTIONS = ("observe", "steer", "wait")
 POLL_SECONDS = 45.0
 MAX_CYCLES = 1_000
 STEER_COOLDOWN_SECONDS = 300.0

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.errors import PipelineConfigurationError, ValidationError
 from attractor.graph import Graph
-from attractor.validation import branches, routing, structure, values
+from attractor.validation import branches, children, models, routing, structure, values
 from attractor.validation.survey import Survey
 
 
@@ -44,11 +44,15 @@ BUILT_IN_RULES: tuple[Callable[[Survey], Iterable[Diagnostic]], ...] = (
     routing.goal_gate_bypass,
     values.stylesheet_syntax,
     values.stylesheet_rules,
+    models.model_known,
+    models.model_effort,
     values.type_known,
     values.fidelity_valid,
     values.prompt_on_llm_nodes,
     values.tool_command,
     values.human_default_choice,
+    children.child_pipeline,
+    children.manager_loop,
     values.unknown_variable,
     values.attribute_value,
     values.duration_unit,
