@@ -11,10 +11,11 @@ import pytest
 from attractor.errors import CheckpointError, ContextValueError, RunDirectoryError
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.artifacts import ArtifactError, ArtifactStore
-from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step
+from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore, RewritePolicy, load_checkpoint
 from attractor.state.run_directory import RunDirectory, default_runs_root, stage_name
+from attractor.state.step import Entry, RunStatus, Step
 from hypothesis import given
 from hypothesis import strategies as st
 

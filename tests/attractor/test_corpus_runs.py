@@ -9,7 +9,8 @@ from attractor.event_log import read_events
 from attractor.events import PipelineCompleted, PipelineFailed
 from attractor.interviewers import AutoApproveInterviewer
 from attractor.pipeline import PipelineRunner
-from attractor.state.checkpoint import Checkpoint, RunStatus
+from attractor.state.checkpoint import Checkpoint
+from attractor.state.step import RunStatus
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = Path(os.environ.get("ATTRACTOR_PIPELINES", ROOT / "../shared/pipelines")).resolve()

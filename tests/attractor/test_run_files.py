@@ -10,9 +10,10 @@ from attractor.event_log import read_events
 from attractor.graph import Graph, Node
 from attractor.outcome import Outcome
 from attractor.pipeline import PipelineRunner, RunResult
-from attractor.state.checkpoint import Checkpoint, Entry, Step
+from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore, RewritePolicy, restore_run
+from attractor.state.step import Entry, Step
 from attractor.testing import ScriptedHandler
 
 LINE = "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; start -> a -> b -> exit }"

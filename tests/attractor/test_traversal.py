@@ -14,9 +14,10 @@ from attractor.graph import Graph, Node
 from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.handlers.defaults import build_registry
 from attractor.outcome import Outcome, StageStatus
-from attractor.state.checkpoint import Checkpoint, RunStatus
+from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
 from attractor.state.json_values import encode_json
+from attractor.state.step import RunStatus
 from attractor.testing import Reply, ScriptedHandler
 
 

@@ -12,12 +12,14 @@ from attractor.conditions import Condition, parse_condition
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.dot import parse_dot
 from attractor.errors import (
+    AnsweredError,
     AttractorError,
     CheckpointError,
     ConditionSyntaxError,
     ContextValueError,
     DotSyntaxError,
     PipelineConfigurationError,
+    QuestionError,
     RunDirectoryError,
     StylesheetSyntaxError,
     ValidationError,
@@ -28,12 +30,15 @@ from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.interviewers import (
     Answer,
     AnswerValue,
+    AskedQuestion,
     AutoApproveInterviewer,
     CallbackInterviewer,
     ConsoleInterviewer,
+    DeferringInterviewer,
     Interviewer,
     Option,
     Question,
+    QuestionStore,
     QuestionType,
     QueueInterviewer,
     RecordingInterviewer,
@@ -41,6 +46,8 @@ from attractor.interviewers import (
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
+from attractor.state.suspensions import give_value, list_suspensions
+from attractor.suspension import Suspend, Suspension
 from attractor.transforms import Transform
 from attractor.validation import LintRule, validate, validate_or_raise
 
@@ -53,6 +60,8 @@ _RUNNING = frozenset({"PipelineRunner", "RunResult", "resume_pipeline", "run_pip
 __all__ = [
     "Answer",
     "AnswerValue",
+    "AnsweredError",
+    "AskedQuestion",
     "AttractorError",
     "AutoApproveInterviewer",
     "CallbackInterviewer",
@@ -64,6 +73,7 @@ __all__ = [
     "ConsoleInterviewer",
     "Context",
     "ContextValueError",
+    "DeferringInterviewer",
     "Diagnostic",
     "DotSyntaxError",
     "Edge",
@@ -79,6 +89,8 @@ __all__ = [
     "PipelineConfigurationError",
     "PipelineRunner",
     "Question",
+    "QuestionError",
+    "QuestionStore",
     "QuestionType",
     "QueueInterviewer",
     "RecordingInterviewer",
@@ -88,8 +100,12 @@ __all__ = [
     "SimulatedBackend",
     "StageStatus",
     "StylesheetSyntaxError",
+    "Suspend",
+    "Suspension",
     "Transform",
     "ValidationError",
+    "give_value",
+    "list_suspensions",
     "parse_condition",
     "parse_dot",
     "resume_pipeline",

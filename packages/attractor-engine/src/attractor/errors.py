@@ -8,6 +8,8 @@ AttractorError
  +-- CheckpointError       a run can't be resumed from what lies on disk
  +-- RunDirectoryError     the run directory can't be used
  +-- ContextValueError     a context value isn't JSON
+ +-- QuestionError         a question isn't open, or an answer doesn't fit it
+ |    +-- AnsweredError    somebody answered it already
  +-- PipelineConfigurationError   a backend, handler or option is missing or contradictory
 """
 
@@ -94,6 +96,14 @@ class RunDirectoryError(AttractorError):
 
 class ContextValueError(AttractorError):
     """A context value is not JSON; names the node and the key."""
+
+
+class QuestionError(AttractorError):
+    """There is no such open question or suspended stage, or what was said is no answer to it."""
+
+
+class AnsweredError(QuestionError):
+    """The question was answered already, or the value given: the first answer counts."""
 
 
 class PipelineConfigurationError(AttractorError):

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,20 +16,22 @@ from agent_loop.environments import end_processes
 from anyio.lowlevel import EventLoopToken, current_token
 
 from attractor.backends.base import CodergenBackend
+from attractor.children import Children
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.dot import parse_dot
-from attractor.engine.execution import Execution
+from attractor.engine.execution import Execution, Ties
 from attractor.engine.limits import Limits
 from attractor.errors import CheckpointError, RunDirectoryError, ValidationError
 from attractor.event_log import EventLog, Observer
-from attractor.events import Event, PipelineCompleted, PipelineFailed, PipelineStarted
+from attractor.events import Event, PipelineCompleted, PipelineFailed, PipelineStarted, PipelineWaiting
 from attractor.graph import Graph
 from attractor.handlers.base import Handler, HandlerRegistry
+from attractor.handlers.child_run import ChildPlan
 from attractor.handlers.defaults import build_registry
 from attractor.interviewers.base import Interviewer
-from attractor.outcome import Outcome, StageStatus
+from attractor.result import RunResult, to_result
 from attractor.state.artifacts import ARTIFACTS_NAME
-from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step, hash_graph
+from attractor.state.checkpoint import Checkpoint, hash_graph
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore
 from attractor.state.run_directory import (
@@ -41,44 +42,13 @@ from attractor.state.run_directory import (
     new_run_id,
     read_manifest,
     read_source,
-    restart_path,
 )
-from attractor.state.usage import TokenUsage
+from attractor.state.step import Entry, RunStatus, Step
+from attractor.state.suspensions import find_suspensions
 from attractor.transforms import Transform, apply_transforms
 from attractor.validation import LintRule, validate_or_raise
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """How a run ended. `status` is SUCCESS or FAIL; `duration` is in seconds; `context` is a copy of the values.
-
-    After `restarts` by edges with loop_restart, what it completed lies in `stages_root`, a folder of `logs_root`.
-    `node_outcomes` are those of each node's last visit, without their context updates. `diagnostics` are lint's.
-    `usage` is what the whole run used of models, also before it was resumed; None if it asked none.
-    """
-
-    status: StageStatus
-    completed_nodes: tuple[str, ...]
-    node_outcomes: Mapping[str, Outcome]
-    context: Mapping[str, Any]
-    failure_reason: str
-    logs_root: Path
-    run_id: str
-    duration: float
-    cancelled: bool = False
-    restarts: int = 0
-    diagnostics: tuple[Diagnostic, ...] = ()
-    usage: TokenUsage | None = None
-
-    @property
-    def cost(self) -> float | None:
-        """In US dollars at list prices; None if it is not known, or no model was asked."""
-        return self.usage.cost if self.usage else None
-
-    @property
-    def stages_root(self) -> Path:
-        """The folder that holds the directories of the completed nodes."""
-        return restart_path(self.logs_root, self.restarts)
+__all__ = ["PipelineRunner", "RunResult", "resume_pipeline", "run_pipeline"]
 
 
 class PipelineRunner:
@@ -125,6 +95,7 @@ class PipelineRunner:
         self._options = dict(options or {})
         self._limits = limits
         self._clock = clock
+        self._ties = Ties()
         self._log: EventLog | None = None
         self._begun = anyio.Event()
         self._scope: anyio.CancelScope | None = None
@@ -209,8 +180,15 @@ class PipelineRunner:
     def _prepare(self, parsed: Graph, working_dir: Path, dry_run: bool) -> "_Prepared":
         """Transform and validate."""
         graph = apply_transforms(parsed, self._transforms)
+        make = partial(self._make_child, working_dir=working_dir, dry_run=dry_run)
         own = build_registry(
-            self._backend, interviewer=self._interviewer, emit=self._emit, working_dir=working_dir, dry_run=dry_run
+            self._backend,
+            interviewer=self._interviewer,
+            emit=self._emit,
+            clock=self._clock,
+            working_dir=working_dir,
+            dry_run=dry_run,
+            children=Children(make, working_dir, self._ties),
         )
         registry = own.merged_with(self._handlers)
         diagnostics = validate_or_raise(graph, self._lint_rules, handler_types=registry.types)
@@ -244,7 +222,15 @@ class PipelineRunner:
         log = EventLog(path, observer, self._clock)
         limits = self._limits or Limits.of_graph(graph)
         execution = Execution(
-            path, graph, prepared.registry, log.emit, values, limits=limits, clock=self._clock, on_tick=log.flush
+            path,
+            graph,
+            prepared.registry,
+            log.emit,
+            values,
+            limits=limits,
+            ties=self._ties,
+            clock=self._clock,
+            on_tick=log.flush,
         )
         try:
             start(execution)
@@ -253,7 +239,7 @@ class PipelineRunner:
                     # Killed between its last step and what tells of it.
                     execution.write_files()
                     _announce_end(log, execution.checkpoint, path, 0.0)
-                return _to_result(execution.checkpoint, prepared, path, 0.0)
+                return to_result(execution.checkpoint, path, 0.0, prepared.diagnostics)
             self._log, self._execution, self._scope = log, execution, anyio.CancelScope()
             self._home = threading.get_ident(), current_token()
             self._begun.set()
@@ -263,7 +249,7 @@ class PipelineRunner:
                     await execution.run(partial(_record_resumption, execution.checkpoint, from_node))
             finally:
                 _announce_end(log, execution.checkpoint, path, time.monotonic() - begun)
-            return _to_result(execution.checkpoint, prepared, path, time.monotonic() - begun)
+            return to_result(execution.checkpoint, path, time.monotonic() - begun, prepared.diagnostics)
         finally:
             self._scope = None
             log.close()
@@ -271,6 +257,23 @@ class PipelineRunner:
                 await prepared.own.close()
                 if observer:
                     await anyio.to_thread.run_sync(observer.close)
+
+    def _make_child(self, plan: ChildPlan, ties: Ties, *, working_dir: Path, dry_run: bool) -> "PipelineRunner":
+        """A runner like this one, for a run within the present one."""
+        child = PipelineRunner(
+            backend=self._backend,
+            interviewer=self._interviewer,
+            logs_root=plan.logs_root,
+            handlers=self._handlers,
+            transforms=self._transforms,
+            lint_rules=self._lint_rules,
+            context=plan.context,
+            working_dir=plan.working_dir or working_dir,
+            dry_run=dry_run,
+            clock=self._clock,
+        )
+        child._ties = ties
+        return child
 
     def _emit(self, kind: type[Event], **fields: Any) -> Event:
         assert self._log is not None
@@ -292,6 +295,11 @@ def _announce_end(log: EventLog, checkpoint: Checkpoint, path: Path, duration: f
         folder = path / ARTIFACTS_NAME
         count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
         log.emit(PipelineCompleted, duration=round(duration, 6), artifact_count=count)
+    elif checkpoint.status is RunStatus.WAITING:
+        waits = list(find_suspensions(checkpoint))
+        questions = [found.question for found in waits if found.question]
+        others = [found.id for found in waits if not found.question]
+        log.emit(PipelineWaiting, questions=questions, suspensions=others, duration=round(duration, 6))
     else:
         error = checkpoint.reason or "the run was interrupted by an internal error"
         log.emit(PipelineFailed, error=error, duration=round(duration, 6))
@@ -340,29 +348,11 @@ def _load(execution: Execution, *, graph_hash: str, path: Path) -> None:
 
 def _record_resumption(before: Checkpoint, from_node: str, store: CheckpointStore) -> None:
     """Open a run again that had ended, or that shall go on elsewhere."""
-    if before.status is RunStatus.RUNNING and not from_node:
+    if before.status in (RunStatus.RUNNING, RunStatus.WAITING) and not from_node:
         return
     edge = None if from_node else before.edge
     step = Step(node_id="", next_node=from_node or before.next_node, edge=edge)
     store.append(Entry(step, time.time(), {}))
-
-
-def _to_result(checkpoint: Checkpoint, prepared: _Prepared, path: Path, duration: float) -> RunResult:
-    succeeded = checkpoint.status is RunStatus.COMPLETED
-    return RunResult(
-        status=StageStatus.SUCCESS if succeeded else StageStatus.FAIL,
-        completed_nodes=tuple(checkpoint.completed_nodes),
-        node_outcomes=dict(checkpoint.node_outcomes),
-        context=deepcopy(checkpoint.context_values),
-        failure_reason=checkpoint.reason,
-        logs_root=path,
-        run_id=checkpoint.run_id,
-        duration=duration,
-        cancelled=checkpoint.status is RunStatus.CANCELLED,
-        restarts=checkpoint.restarts,
-        diagnostics=prepared.diagnostics,
-        usage=checkpoint.usage,
-    )
 
 
 async def run_pipeline(

@@ -45,8 +45,9 @@ def _shared_options(command: F) -> F:
             "--backend",
             type=click.Choice(BACKENDS),
             metavar="NAME",
-            help="What a model stage is: work for an agent with tools (agent), one call to a model (llm), or work for a "
-            "coding agent that is installed here (claude, codex, gemini). [default: agent, or llm with --provider local]",
+            help="What a model stage is: work for an agent with tools (agent), one call to a model (llm), or work "
+            "for a coding agent that is installed here (claude, codex, gemini). "
+            "[default: agent, or llm with --provider local]",
         ),
         click.option(
             "--agent-options",

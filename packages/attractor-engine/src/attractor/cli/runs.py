@@ -17,7 +17,7 @@ from attractor.dot import parse_dot
 from attractor.errors import AttractorError, CheckpointError, RunDirectoryError
 from attractor.event_log import read_events
 from attractor.graph import Graph
-from attractor.state.checkpoint import Checkpoint, RunStatus
+from attractor.state.checkpoint import Checkpoint
 from attractor.state.journal import has_checkpoint, load_checkpoint
 from attractor.state.run_directory import (
     RunDirectory,
@@ -26,6 +26,7 @@ from attractor.state.run_directory import (
     read_source,
     restart_path,
 )
+from attractor.state.step import RunStatus
 from attractor.state.usage import TokenUsage
 
 

@@ -8,8 +8,10 @@ from attractor.engine.joins import branch_edges
 from attractor.engine.traversal import Place, Traversal, Walk
 from attractor.graph import Node
 from attractor.outcome import Outcome, StageStatus
-from attractor.state.checkpoint import Checkpoint, RunStatus
+from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import BranchEnd, Context, FanOut
+from attractor.state.step import RunStatus
+from attractor.suspension import Suspend
 
 
 class Branches:
@@ -37,6 +39,8 @@ class Branches:
         """See FanOut."""
         traversal = self._traversals[number]
         checkpoint = traversal.checkpoint
+        if checkpoint.status is RunStatus.WAITING:
+            return None
         if checkpoint.status is RunStatus.RUNNING and checkpoint.next_node not in traversal.place.stops:
             return None
         last = checkpoint.node_outcomes.get(checkpoint.current_node)
@@ -60,7 +64,8 @@ class Branches:
         if self.find_end(number) is None:
             await self._traversals[number].run()
         end = self.find_end(number)
-        assert end is not None, "a traversal ends with a checkpoint that isn't RUNNING"
+        if end is None:
+            raise Suspend(nested=True)
         return end
 
     def abandon(self, number: int, reason: str, *, failed: bool) -> BranchEnd:
@@ -69,6 +74,7 @@ class Branches:
             return end
         status = RunStatus.FAILED if failed else RunStatus.CANCELLED
         self._traversals[number].end(status, reason)
+        self._walk.questions.withdraw(self._traversals[number].place.path)
         end = self.find_end(number)
         assert end is not None
         return end

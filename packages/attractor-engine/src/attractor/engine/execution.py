@@ -18,10 +18,12 @@ from attractor.errors import CheckpointError
 from attractor.events import Emit
 from attractor.graph import Graph, to_text
 from attractor.handlers.base import HandlerRegistry
+from attractor.interviewers.questions import QuestionStore
 from attractor.outcome import Outcome
-from attractor.state.checkpoint import Checkpoint, RunStatus
+from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore, has_checkpoint, restore_run
+from attractor.state.step import RunStatus
 from attractor.state.usage import TokenUsage
 
 TICK_SECONDS = 0.05
@@ -68,6 +70,8 @@ class Execution:
         self._clock = clock
         self._sleep = sleep
         self._on_tick = on_tick
+        self._questions = QuestionStore(root, clock)
+        self._begun: tuple[float, float] | None = None
         self._folder = root
         self._statuses: Mapping[str, Outcome] = {}
         self.checkpoint = Checkpoint()
@@ -92,13 +96,19 @@ class Execution:
             )
 
     async def run(self, store_changes: Callable[[CheckpointStore], None] = lambda store: None) -> None:
-        """Go on until the run ends. `store_changes` may record something before the first step."""
+        """Go on until the run ends, or waits. `store_changes` may record something before the first step."""
+        self._begun = time.monotonic(), self.checkpoint.elapsed
         if self.checkpoint.status is RunStatus.RESTARTED:
             self._restart()
         await self._traverse(store_changes)
         while self.checkpoint.status is RunStatus.RESTARTED:
             self._restart()
             await self._traverse(lambda store: None)
+
+    def _count_elapsed(self) -> float:
+        """For how many seconds the run has been executed, in all processes."""
+        begun, before = self._begun or (time.monotonic(), self.checkpoint.elapsed)
+        return before + time.monotonic() - begun
 
     def write_files(self) -> None:
         """Write what a kill kept a run that has ended from writing for readers: checkpoint.json, status.json."""
@@ -132,10 +142,14 @@ class Execution:
             emit=self._emit,
             budget=budget,
             joins=Joins(self._graph),
+            root=self._root,
+            questions=self._questions,
             clock=self._clock,
+            elapsed=self._count_elapsed,
         )
         facts = context.run
         facts.run_id = checkpoint.run_id
+        facts.run_root = self._root
         facts.graph = self._graph
         facts.node_outcomes = checkpoint.node_outcomes
         facts.executions = checkpoint.executions
@@ -151,11 +165,14 @@ class Execution:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._tick, store)
             try:
-                with anyio.move_on_after(self._limits.max_duration) as scope:
+                with anyio.move_on_after(self._find_remaining()) as scope:
                     await traversal.run()
                 if scope.cancelled_caught:
                     limit = f"{self._limits.max_duration:g} s"
-                    traversal.end(RunStatus.FAILED, f"the run took longer than max_duration ({limit})")
+                    reason = f"the run took longer than max_duration ({limit}); raise it to go on"
+                    traversal.end(RunStatus.FAILED, reason)
+                elif traversal.checkpoint.status is RunStatus.COMPLETED:
+                    self._questions.withdraw()
             except anyio.get_cancelled_exc_class():
                 traversal.end(RunStatus.CANCELLED, self.cancel_reason)
                 raise
@@ -165,6 +182,10 @@ class Execution:
             tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure
+
+    def _find_remaining(self) -> float | None:
+        limit = self._limits.max_duration
+        return None if limit is None else max(limit - self._count_elapsed(), 0)
 
     async def _tick(self, store: CheckpointStore) -> None:
         while True:
@@ -189,6 +210,7 @@ class Execution:
             gate_rounds=before.gate_rounds,
             restarts=before.restarts + 1,
             usage=before.usage,
+            elapsed=before.elapsed,
         )
         self._fill(self.checkpoint)
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from attractor.errors import AttractorError
 from attractor.graph import Graph, Node, to_text
 from attractor.outcome import Outcome, StageStatus
+from attractor.suspension import Suspend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,8 @@ async def execute_with_retry(
 ) -> tuple[Outcome, int]:
     """The stage's final outcome and how many attempts it took.
 
-    RETRY, exceptions worth retrying and a FAIL that isn't terminal use the budget. An exception never leaves here.
+    RETRY, exceptions worth retrying and a FAIL that isn't terminal use the budget. No exception but
+    Suspend leaves here.
     """
     number = 0
     while True:
@@ -105,6 +107,8 @@ async def execute_with_retry(
         hint = 0.0
         try:
             outcome = await attempt()
+        except Suspend:
+            raise
         except Exception as error:
             outcome = _to_failure(error, node_id, policy)
             hint = float(getattr(error, "retry_after", None) or 0.0)

@@ -14,13 +14,14 @@ import anyio
 from attractor.calls import call
 from attractor.engine.retry import build_retry_policy, execute_with_retry
 from attractor.errors import ContextValueError
-from attractor.events import Emit, StageCompleted, StageFailed, StageRetrying, StageStarted
+from attractor.events import Emit, StageCompleted, StageFailed, StageRetrying, StageStarted, StageSuspended
 from attractor.graph import Graph, Node
 from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import Context
 from attractor.state.json_values import to_json_value
 from attractor.state.run_directory import stage_path
+from attractor.suspension import Suspend
 
 AUTO_STATUS_NOTES = "auto-status: handler completed without writing status"
 
@@ -64,7 +65,8 @@ class StageExecutor:
         """The node's outcome, applied to the context, and the number of attempts.
 
         A node that several branches come to is executed for one after the other, since it has one directory. Raises
-        only what ends the whole run: cancellation, and a disk that can't be written.
+        Suspend, of which the context has been told nothing, and what ends the whole run: cancellation, and a disk that
+        can't be written.
         """
         if not context.run.branch:
             return await self._execute(node, context)
@@ -86,15 +88,19 @@ class StageExecutor:
             self._emit(StageFailed, name=node.id, index=index, error=error, will_retry=True, usage=_used(context))
             self._emit(StageRetrying, name=node.id, index=index, attempt=number, delay=delay)
 
-        outcome, attempts = await execute_with_retry(
-            partial(self._attempt, handler, node, context),
-            build_retry_policy(node, self._graph),
-            node_id=node.id,
-            allow_partial=node.allow_partial,
-            on_retry=retrying,
-            sleep=self._sleep,
-            uniform=self._uniform,
-        )
+        try:
+            outcome, attempts = await execute_with_retry(
+                partial(self._attempt, handler, node, context),
+                build_retry_policy(node, self._graph),
+                node_id=node.id,
+                allow_partial=node.allow_partial,
+                on_retry=retrying,
+                sleep=self._sleep,
+                uniform=self._uniform,
+            )
+        except Suspend:
+            self._emit(StageSuspended, name=node.id, index=index)
+            raise
         outcome = _apply(node, outcome, context)
         if outcome.status is StageStatus.FAIL and not self._only_passes_on(node):
             error = outcome.failure_reason

@@ -7,7 +7,8 @@ the step is applied and journaled in one place, and a resumed run folds the same
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from attractor.engine.joins import Joins, find_fan_out_route, is_fan_in, is_fan_out
 from attractor.engine.limits import Budget
@@ -15,9 +16,14 @@ from attractor.engine.routing import Route, check_goal_gates, find_route, get_re
 from attractor.engine.stage import StageExecutor
 from attractor.events import CheckpointSaved, Emit
 from attractor.graph import Edge, Graph, Node
+from attractor.interviewers.questions import QuestionStore
 from attractor.outcome import Outcome, StageStatus
-from attractor.state.checkpoint import Checkpoint, Entry, RunStatus, Step
+from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
+from attractor.state.json_values import to_json_value
+from attractor.state.step import Entry, RunStatus, Step
+from attractor.state.suspensions import read_value
+from attractor.suspension import Suspend, Suspension
 
 
 class Store(Protocol):
@@ -28,7 +34,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """What the traversals of one run share."""
+    """What the traversals of one run share. `root` is the run directory; `elapsed` is how long the run was executed."""
 
     graph: Graph
     store: Store
@@ -36,7 +42,10 @@ class Walk:
     emit: Emit
     budget: Budget
     joins: Joins
+    root: Path
+    questions: QuestionStore
     clock: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = lambda: 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,9 @@ class Traversal:
         self._logged = len(self.context.logs)
 
     async def run(self) -> None:
-        """Step until the checkpoint's status says that the run ended."""
+        """Step until the checkpoint's status says that the run ended, or waits. One that waits goes on, if it can."""
+        if self.checkpoint.status is RunStatus.WAITING:
+            self.wake()
         while self.checkpoint.status is RunStatus.RUNNING:
             await self.advance()
 
@@ -89,13 +100,23 @@ class Traversal:
 
     def end(self, status: RunStatus, reason: str) -> None:
         """Record where it stands when something else than its own steps ends it."""
-        if self.checkpoint.status is RunStatus.RUNNING:
+        if self.checkpoint.status in (RunStatus.RUNNING, RunStatus.WAITING):
             here = self.checkpoint
             self._record(Step(node_id="", status=status, next_node=here.next_node, edge=here.edge, reason=reason))
 
     def reopen(self) -> None:
         """Record that it goes on where it had ended."""
         self._record(Step(node_id="", next_node=self.checkpoint.next_node, edge=self.checkpoint.edge))
+
+    def wake(self) -> None:
+        """Go on where it was suspended, unless that needs a value which nobody has given yet."""
+        here = self.checkpoint
+        given: tuple[Any, ...] = ()
+        if here.suspension is not None and not here.suspension.question:
+            given = read_value(self.walk.root, here.suspension.id)
+            if not given:
+                return
+        self._record(Step(node_id="", next_node=here.next_node, edge=here.edge, given=given))
 
     async def _step(self, node: Node) -> Step:
         if reason := self.walk.budget.limits.refuse_visit(node, self._count_visits(node)):
@@ -108,9 +129,32 @@ class Traversal:
         facts = self.context.run
         facts.previous_node = self.checkpoint.current_node
         facts.incoming_edge = self._incoming_edge()
-        outcome, attempts = await self.walk.stages.execute(node, self.context)
+        facts.given = tuple(self.checkpoint.given)
+        try:
+            outcome, attempts = await self.walk.stages.execute(node, self.context)
+        except Suspend as asked:
+            return self._suspend(node, asked)
         facts.resumed = False
         return self._advance(node, outcome, attempts, at_exit)
+
+    def _suspend(self, node: Node, asked: Suspend) -> Step:
+        """The stage stands where it is, until it has what it asked for."""
+        here, outermost = self.checkpoint, (*self.place.outer, self.checkpoint)[0]
+        waits_for = None
+        if not asked.nested:
+            waits_for = Suspension(
+                id=f"s{outermost.restarts}-{outermost.sequence + 1}",
+                node_id=node.id,
+                payload=to_json_value(asked.payload, node.id),
+                question=asked.question,
+                branch=self.place.path,
+                time=round(self.walk.clock(), 3),
+            )
+        reason = f"stage {node.id!r} waits"
+        status = RunStatus.WAITING
+        return Step(
+            node_id="", status=status, next_node=here.next_node, edge=here.edge, reason=reason, suspension=waits_for
+        )
 
     def _advance(self, node: Node, outcome: Outcome, attempts: int, at_exit: bool) -> Step:
         """Where a node's outcome leads."""
@@ -206,7 +250,10 @@ class Traversal:
         logs = tuple(self.context.logs_since(self._logged))
         self._logged += len(logs)
         changes, usage = self.context.take_changes(), self.context.run.take_usage()
-        self.walk.store.append(Entry(step, self.walk.clock(), changes, logs, self.place.path, usage))
+        elapsed = round(self.walk.elapsed(), 3)
+        self.walk.store.append(Entry(step, self.walk.clock(), changes, logs, self.place.path, usage, elapsed))
+        if usage is not None:
+            self.walk.budget.report()
         self.walk.emit(CheckpointSaved, node_id=step.node_id or self.checkpoint.current_node)
 
     def _find_unsatisfied(self, node: Node, outcome: Outcome) -> Node | None:

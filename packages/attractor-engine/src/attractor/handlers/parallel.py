@@ -17,6 +17,7 @@ from attractor.handlers.tool import keep_ends
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import BranchEnd, Context, FanOut
 from attractor.state.run_directory import stage_path
+from attractor.suspension import Suspend
 
 RESULTS_KEY = "parallel.results"
 FAILURE_KEY = "parallel.failure"
@@ -59,7 +60,8 @@ class ParallelHandler:
     A branch that fails, or raises, leaves the others alone. When the node's `timeout` has passed, branches that have
     not ended fail. Results go to the context as `parallel.results`: of each branch `id` (its first node), `outcome`,
     `notes`, `failure_reason`, `response` (what its last model or command said), `context_updates` and `score`. The
-    branches' own changes of the context stay theirs.
+    branches' own changes of the context stay theirs. A branch that must wait for something from outside suspends the
+    fan-out when the others have ended.
     """
 
     owns_timeout = True
@@ -110,6 +112,7 @@ class _Round:
         self._started: dict[int, float] = {}
         self._ends: dict[int, BranchEnd] = {}
         self._failure: Exception | None = None
+        self._is_waiting = False
 
     async def run(self) -> list[BranchEnd]:
         """How all branches ended, in their order."""
@@ -124,6 +127,8 @@ class _Round:
         if self._failure is not None:
             raise self._failure
         late = scope.cancelled_caught
+        if self._is_waiting and not late and not self._is_satisfied():
+            raise Suspend(nested=True)
         reason = f"fan-out {self._node.id!r} took longer than its timeout of {self._node.text('timeout')}"
         for number in numbers:
             if number not in self._ends:
@@ -137,6 +142,9 @@ class _Round:
             self._emit(ParallelBranchStarted, branch=self._fan_out.edges[number].target, index=number)
             try:
                 self._end(number, await self._fan_out.run(number))
+            except Suspend:
+                # The others go on meanwhile, and finish what they can.
+                self._is_waiting = True
             except Exception as error:
                 # No stage's: those are outcomes by now. The run directory can't be written, and no branch can go on.
                 self._failure = error

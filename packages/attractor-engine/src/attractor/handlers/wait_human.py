@@ -1,6 +1,7 @@
 """The human gate: a person chooses the way on (section 4.6)."""
 
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -8,27 +9,46 @@ import anyio
 from attractor.calls import call
 from attractor.events import Emit, InterviewCompleted, InterviewStarted, InterviewTimeout
 from attractor.graph import Edge, Graph, Node, to_seconds
+from attractor.interviewers.asked import AskedQuestion, Ending
 from attractor.interviewers.base import Answer, AnswerValue, Interviewer, Option, Question, QuestionType
 from attractor.interviewers.matching import find_option, make_options, strip_accelerator
+from attractor.interviewers.questions import QuestionStore
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import Context
+from attractor.suspension import Suspend
 
 MAX_QUESTIONS = 100
+POLL_SECONDS = 0.1
+"""How often a waiting gate looks whether another process has answered."""
 
 
 class WaitHumanHandler:
     """Presents the labels of the outgoing edges as choices, and reports the one that a person takes.
 
-    An answer that is none of them is asked again, up to `MAX_QUESTIONS` times. When `human.timeout` (else `timeout`) of
-    the node passes, `human.default_choice` (a target, key or label) is taken; without it the gate asks for a retry.
+    The question is stored in the run directory before the interviewer is asked, and so is the answer before the run
+    goes on. Whoever answers first counts: the interviewer, or anybody who answers the stored question; then the
+    interviewer's `ask` is cancelled. One that answers DEFERRED suspends the run.
+
+    An answer that is none of the choices is asked again, up to `MAX_QUESTIONS` times. When `human.timeout` (else
+    `timeout`) of the node has passed since it was first asked, `human.default_choice` (a target, key or label) is
+    taken; without it the gate asks for a retry.
     """
 
     owns_timeout = True
     is_external = True
 
-    def __init__(self, interviewer: Interviewer, emit: Emit) -> None:
+    def __init__(
+        self,
+        interviewer: Interviewer,
+        emit: Emit,
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
         self._interviewer = interviewer
         self._emit = emit
+        self._clock = clock
+        self._sleep = sleep
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
         edges, options = find_choices(node, graph)
@@ -44,16 +64,22 @@ class WaitHumanHandler:
             timeout_seconds=node.timeout if timeout is None else timeout,
             stage=node.id,
         )
-        answer = await self._interview(question)
-        chosen = find_option(answer, options)
-        if answer.value == AnswerValue.TIMEOUT:
-            if default is None:
-                return Outcome(status=StageStatus.RETRY, failure_reason=f"human gate {node.id!r}: timeout, no default")
-            chosen = default
-        elif chosen is None and answer.value == AnswerValue.SKIPPED:
-            return Outcome.fail(f"human gate {node.id!r}: human skipped interaction")
-        if chosen is None:
+        root = context.run.run_root or logs_root
+        store = QuestionStore(root, self._clock)
+        place = f"{'' if root == logs_root else logs_root.name}/{node.id}/{context.run.attempt_number(node.id)}"
+        asked, is_new = store.ask(question, place=place, branch=context.run.branch)
+        if is_new:
+            self._emit(InterviewStarted, question=question.text, stage=node.id, qid=asked.id)
+        asked = await self._interview(asked, store)
+        self._tell(asked)
+        if asked.ending is Ending.TIMED_OUT and default is None:
+            return Outcome(status=StageStatus.RETRY, failure_reason=f"human gate {node.id!r}: timeout, no default")
+        if asked.ending is Ending.WITHDRAWN:
             return Outcome.fail(f"human gate {node.id!r}: no answer in {MAX_QUESTIONS} was one of its choices")
+        if asked.answer is not None and asked.answer.value == AnswerValue.SKIPPED:
+            return Outcome.fail(f"human gate {node.id!r}: human skipped interaction")
+        chosen = asked.answer.selected_option if asked.answer else default
+        assert chosen is not None, "only an option answers a multiple choice"
         edge = edges[options.index(chosen)]
         return Outcome.success(
             f"Selected: {strip_accelerator(chosen.label)}",
@@ -62,29 +88,71 @@ class WaitHumanHandler:
             context_updates={"human.gate.selected": chosen.key, "human.gate.label": chosen.label},
         )
 
-    async def _interview(self, question: Question) -> Answer:
-        """An answer that is one of the options, SKIPPED or TIMEOUT; the last one if there were too many others."""
-        begun = time.monotonic()
-        self._emit(InterviewStarted, question=question.text, stage=question.stage)
-        answer = Answer(value=AnswerValue.TIMEOUT)
-        with anyio.move_on_after(question.timeout_seconds):
-            for _ in range(MAX_QUESTIONS):
-                answer = Answer(value=AnswerValue.TIMEOUT)
-                answer = await self._ask(question)
-                if find_option(answer, question.options) or answer.value in (AnswerValue.SKIPPED, AnswerValue.TIMEOUT):
-                    break
-        duration = round(time.monotonic() - begun, 6)
-        if answer.value == AnswerValue.TIMEOUT:
-            self._emit(InterviewTimeout, question=question.text, stage=question.stage, duration=duration)
-        else:
-            option = find_option(answer, question.options)
-            said = option.label if option else str(answer.value)
-            self._emit(InterviewCompleted, question=question.text, answer=said, duration=duration)
-        return answer
+    async def _interview(self, asked: AskedQuestion, store: QuestionStore) -> AskedQuestion:
+        """The question with what became of it."""
+        if asked.ending is not None:
+            return asked
+        remaining = None if asked.deadline is None else max(asked.deadline - self._clock(), 0)
+        heard: Answer | None = Answer(value=AnswerValue.TIMEOUT)
+        if remaining != 0:
+            heard = await self._listen(asked, store, remaining)
+        if store.has_ended(asked.id):
+            ended = store.get(asked.id)
+            if ended.source:
+                await self._inform(f"Answered by {ended.source}: {ended.describe_answer()}", asked.question.stage)
+            return ended
+        if heard is None:
+            return store.close(asked.id, Ending.WITHDRAWN)
+        if heard.value is AnswerValue.DEFERRED:
+            raise Suspend({"qid": asked.id, "text": asked.question.text}, question=asked.id)
+        if heard.value == AnswerValue.TIMEOUT:
+            return store.close(asked.id, Ending.TIMED_OUT)
+        return store.take(asked.id, heard)
 
-    async def _ask(self, question: Question) -> Answer:
-        answer: Answer = await call(self._interviewer.ask, question)
-        return answer
+    async def _listen(self, asked: AskedQuestion, store: QuestionStore, seconds: float | None) -> Answer | None:
+        """What the interviewer said; TIMEOUT if it said nothing in time, or somebody else answered before."""
+        heard: list[Answer | None] = []
+        failure: Exception | None = None
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch, asked.id, store, tasks.cancel_scope)
+                try:
+                    heard.append(await self._ask(asked.question))
+                except Exception as error:
+                    # Kept from the task group, which would wrap it.
+                    failure = error
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            store.close(asked.id, Ending.WITHDRAWN)
+            raise failure
+        return heard[0] if heard else Answer(value=AnswerValue.TIMEOUT)
+
+    async def _watch(self, question_id: str, store: QuestionStore, asking: anyio.CancelScope) -> None:
+        while not store.has_ended(question_id):
+            await self._sleep(POLL_SECONDS)
+        asking.cancel()
+
+    async def _ask(self, question: Question) -> Answer | None:
+        """An answer that is one of the options, or SKIPPED, TIMEOUT or DEFERRED; None if too many were none of them."""
+        for _ in range(MAX_QUESTIONS):
+            answer: Answer = await call(self._interviewer.ask, question)
+            if option := find_option(answer, question.options):
+                return Answer(value=option.key, selected_option=option, text=answer.text)
+            if answer.value in (AnswerValue.SKIPPED, AnswerValue.TIMEOUT, AnswerValue.DEFERRED):
+                return answer
+        return None
+
+    async def _inform(self, message: str, stage: str) -> None:
+        if (inform := getattr(self._interviewer, "inform", None)) is not None:
+            await call(inform, message, stage)
+
+    def _tell(self, asked: AskedQuestion) -> None:
+        question, duration = asked.question, round(max(self._clock() - asked.asked_at, 0), 6)
+        if asked.ending is Ending.TIMED_OUT:
+            self._emit(InterviewTimeout, question=question.text, stage=question.stage, duration=duration, qid=asked.id)
+        elif asked.answer is not None:
+            said = asked.describe_answer()
+            self._emit(InterviewCompleted, question=question.text, answer=said, duration=duration, qid=asked.id)
 
 
 def find_choices(node: Node, graph: Graph) -> tuple[list[Edge], tuple[Option, ...]]:

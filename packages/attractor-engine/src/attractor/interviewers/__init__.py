@@ -1,5 +1,6 @@
 """Ways to ask a person (section 6)."""
 
+from attractor.interviewers.asked import AskedQuestion, Ending
 from attractor.interviewers.base import (
     Answer,
     AnswerValue,
@@ -13,19 +14,25 @@ from attractor.interviewers.console import ConsoleInterviewer
 from attractor.interviewers.programmatic import (
     AutoApproveInterviewer,
     CallbackInterviewer,
+    DeferringInterviewer,
     QueueInterviewer,
     RecordingInterviewer,
 )
+from attractor.interviewers.questions import QuestionStore
 
 __all__ = [
     "Answer",
     "AnswerValue",
+    "AskedQuestion",
     "AutoApproveInterviewer",
     "CallbackInterviewer",
     "ConsoleInterviewer",
+    "DeferringInterviewer",
+    "Ending",
     "Interviewer",
     "Option",
     "Question",
+    "QuestionStore",
     "QuestionType",
     "QueueInterviewer",
     "RecordingInterviewer",

@@ -18,12 +18,13 @@ class QuestionType(StrEnum):
 
 
 class AnswerValue(StrEnum):
-    """Answers that are not an option's key."""
+    """Answers that are not an option's key. DEFERRED: nobody can answer now, so the run shall wait without one."""
 
     YES = "yes"
     NO = "no"
     SKIPPED = "skipped"
     TIMEOUT = "timeout"
+    DEFERRED = "deferred"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,7 @@ import anyio
 import anyio.to_thread
 
 from attractor.interviewers.base import Answer, AnswerValue, Question, QuestionType
-from attractor.interviewers.matching import find_option, strip_accelerator
-
-_YES_NO = {"y": AnswerValue.YES, "yes": AnswerValue.YES, "n": AnswerValue.NO, "no": AnswerValue.NO}
+from attractor.interviewers.matching import interpret_answer, strip_accelerator
 
 
 class ConsoleInterviewer:
@@ -42,7 +40,7 @@ class ConsoleInterviewer:
                     return Answer(value=AnswerValue.SKIPPED)
                 if not line.strip() and question.default is not None:
                     return question.default
-                if (answer := _interpret(line.strip(), question)) is not None:
+                if (answer := interpret_answer(line.strip(), question)) is not None:
                     return answer
 
     async def inform(self, message: str, stage: str) -> None:
@@ -84,16 +82,3 @@ _PROMPTS = {
     QuestionType.CONFIRMATION: "[Y/N]: ",
     QuestionType.FREEFORM: "> ",
 }
-
-
-def _interpret(line: str, question: Question) -> Answer | None:
-    """What a line means; None if it has to be asked again."""
-    match question.type:
-        case QuestionType.FREEFORM:
-            return Answer(value=line, text=line)
-        case QuestionType.MULTIPLE_CHOICE:
-            option = find_option(Answer(value=line), question.options)
-            return Answer(value=option.key, selected_option=option, text=line) if option else None
-        case _:
-            value = _YES_NO.get(line.lower())
-            return Answer(value=value, text=line) if value else None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from attractor.interviewers.base import Answer, Option
+from attractor.interviewers.base import Answer, AnswerValue, Option, Question, QuestionType
 
 _ACCELERATOR = re.compile(r"\s*(?:\[(\w+)\]|(\w+)\)(?=\s)|(\w)\s+-(?=\s))\s*")
 
@@ -48,3 +48,19 @@ def find_option(answer: Answer, options: Sequence[Option]) -> Option | None:
             if text and text in (option.label.strip().lower(), strip_accelerator(option.label).lower()):
                 return option
     return None
+
+
+_YES_NO = {"y": AnswerValue.YES, "yes": AnswerValue.YES, "n": AnswerValue.NO, "no": AnswerValue.NO}
+
+
+def interpret_answer(line: str, question: Question) -> Answer | None:
+    """What a person who said `line` means; None if that is no answer to the question."""
+    match question.type:
+        case QuestionType.FREEFORM:
+            return Answer(value=line, text=line)
+        case QuestionType.MULTIPLE_CHOICE:
+            option = find_option(Answer(value=line), question.options)
+            return Answer(value=option.key, selected_option=option, text=line) if option else None
+        case _:
+            value = _YES_NO.get(line.lower())
+            return Answer(value=value, text=line) if value else None

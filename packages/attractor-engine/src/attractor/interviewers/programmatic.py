@@ -30,6 +30,13 @@ class CallbackInterviewer:
         return answer
 
 
+class DeferringInterviewer:
+    """Asks nobody: the run is suspended, until somebody answered its questions and resumes it."""
+
+    async def ask(self, question: Question) -> Answer:
+        return Answer(value=AnswerValue.DEFERRED)
+
+
 class QueueInterviewer:
     """Gives prepared answers in order, then skips."""
 

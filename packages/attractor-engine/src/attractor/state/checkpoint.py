@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +15,13 @@ from attractor.errors import CheckpointError
 from attractor.graph import Graph, to_text
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.json_values import encode_json, to_bytes
+from attractor.state.step import Entry, RunStatus, Step, decode_outcome, decode_suspension, encode_outcome
 from attractor.state.usage import TokenUsage
+from attractor.suspension import Suspension
 
 FORMAT = 1
 CHECKPOINT_NAME = "checkpoint.json"
 JOURNAL_NAME = "journal.jsonl"
-
-
-class RunStatus(StrEnum):
-    """Where a run stands. RESTARTED: an edge with loop_restart went on in `restart-N`."""
-
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    RESTARTED = "restarted"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What one visit of a node changed, and where the run goes.
-
-    `outcome` is None where no handler ran: the exit turned a run away because of a goal gate, a limit ended it, someone
-    stopped or resumed it. `next_node` is empty at an end, which `status` then names. `edge` is the index, among the
-    source's outgoing edges, of the edge taken; None for a jump.
-    """
-
-    node_id: str
-    outcome: Outcome | None = None
-    attempts: int = 1
-    next_node: str = ""
-    edge: int | None = None
-    status: RunStatus = RunStatus.RUNNING
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A step as the journal has it: with what it changed in the context and log, its time and what it used of a model.
-
-    A step of a branch names it: by its fan-out and its number there, behind those of the branches that it lies in.
-    """
-
-    step: Step
-    time: float
-    changes: Mapping[str, Any]
-    logs: Sequence[str] = ()
-    branch: tuple[tuple[str, str], ...] = ()
-    usage: TokenUsage | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +31,9 @@ class Checkpoint:
     `current_node` is the last completed node, `next_node` the one to execute. `node_retries` counts the additional
     attempts of a node's last visit, `executions` all its attempts. `failures` holds a node's last reason and how many
     visits in a row ended with it. `sequence` counts steps; times are seconds since the epoch. `usage` adds up what all
-    stages used of models, restarts and branches included; None if none did.
+    stages used of models, restarts and branches included; None if none did. `elapsed` is for how many seconds the run
+    was executed, without the time in which no process did. `suspension` is what the next node waits for, `given` the
+    values that it was given in this visit, in order.
 
     `branches` are those of the fan-out that is under way or was the last to be, the node `fan_out`, by number. Each has
     a state of its own, whose context holds only what it changed. When the fan-out completes, its branches' nodes are
@@ -103,11 +63,15 @@ class Checkpoint:
     fan_out: str = ""
     branches: dict[str, "Checkpoint"] = field(default_factory=dict)
     usage: TokenUsage | None = None
+    elapsed: float = 0.0
+    suspension: Suspension | None = None
+    given: list[Any] = field(default_factory=list)
 
     def apply(self, entry: "Entry") -> None:
         """Move on by one step, or let a branch move on."""
-        step, before = entry.step, self.status
+        step, before, stood_at = entry.step, self.status, self.next_node
         self.sequence += 1
+        self.elapsed = max(self.elapsed, entry.elapsed)
         self.timestamp = entry.time
         if entry.usage is not None:
             self.usage = entry.usage if self.usage is None else self.usage + entry.usage
@@ -118,6 +82,8 @@ class Checkpoint:
             return
         self.next_node, self.edge = step.next_node, step.edge
         self.status, self.reason = step.status, step.reason
+        self.suspension = step.suspension
+        self.given.extend(step.given)
         self.context_values.update(entry.changes)
         self.logs.extend(entry.logs)
         if step.outcome is not None:
@@ -125,12 +91,13 @@ class Checkpoint:
             self._complete(step.node_id, step.outcome, step.attempts)
         elif step.node_id:
             self.gate_rounds += 1
-        elif step.status is RunStatus.RUNNING:
+        elif step.status is RunStatus.RUNNING and (before is not RunStatus.WAITING or step.next_node != stood_at):
             self._resume(before)
 
     def _resume(self, before: RunStatus) -> None:
         """Someone decided to go on: what counts against a stuck run starts anew."""
         self.failures.clear()
+        self.given.clear()
         if before is RunStatus.FAILED:
             self.visits.clear()
             self.gate_rounds = 0
@@ -170,6 +137,7 @@ class Checkpoint:
 
     def _complete(self, node_id: str, outcome: Outcome, attempts: int) -> None:
         self.current_node = node_id
+        self.given.clear()
         self.completed_nodes.append(node_id)
         self.visits[node_id] = self.visits.get(node_id, 0) + 1
         self.executions[node_id] = self.executions.get(node_id, 0) + attempts
@@ -223,72 +191,6 @@ def _texts(attrs: Mapping[str, Any]) -> dict[str, str]:
     return {key: to_text(value) for key, value in attrs.items()}
 
 
-def encode_outcome(outcome: Outcome) -> dict[str, Any]:
-    """The fields that are not at their default; without the updates, which the context has."""
-    fields: dict[str, Any] = {"status": outcome.status.value}
-    for name in ("preferred_label", "notes", "failure_reason", "word", "terminal"):
-        if value := getattr(outcome, name):
-            fields[name] = value
-    if outcome.suggested_next_ids:
-        fields["suggested_next_ids"] = list(outcome.suggested_next_ids)
-    return fields
-
-
-def decode_outcome(fields: Mapping[str, Any]) -> Outcome:
-    """The reverse; raises KeyError, TypeError or ValueError for what is no outcome."""
-    return Outcome(
-        **{
-            **fields,
-            "status": StageStatus(fields["status"]),
-            "suggested_next_ids": tuple(fields.get("suggested_next_ids", ())),
-        }
-    )
-
-
-def encode_entry(entry: Entry, changes: str) -> str:
-    """One line of the journal. `changes` is the JSON of the context's changes, which the caller keeps."""
-    step = entry.step
-    fields: dict[str, Any] = {"node": step.node_id, "time": round(entry.time, 3)}
-    if step.outcome is not None:
-        fields["outcome"] = encode_outcome(step.outcome)
-        if step.outcome.context_updates:
-            fields["updates"] = list(step.outcome.context_updates)
-    if step.next_node:
-        fields["next"] = step.next_node
-    if step.edge is not None:
-        fields["edge"] = step.edge
-    if step.attempts != 1:
-        fields["attempts"] = step.attempts
-    if step.status is not RunStatus.RUNNING:
-        fields["end"] = step.status.value
-    if step.reason:
-        fields["reason"] = step.reason
-    if entry.logs:
-        fields["logs"] = entry.logs
-    if entry.branch:
-        fields["branch"] = entry.branch
-    if entry.usage is not None:
-        fields["usage"] = entry.usage.to_record()
-    line = encode_json(fields)
-    return f'{line[:-1]},"context":{changes}}}' if entry.changes else line
-
-
-def decode_entry(fields: Mapping[str, Any]) -> Entry:
-    """The reverse; raises KeyError, TypeError or ValueError for what is no entry."""
-    step = Step(
-        node_id=fields["node"],
-        outcome=decode_outcome(fields["outcome"]) if "outcome" in fields else None,
-        attempts=fields.get("attempts", 1),
-        next_node=fields.get("next", ""),
-        edge=fields.get("edge"),
-        status=RunStatus(fields.get("end", "running")),
-        reason=fields.get("reason", ""),
-    )
-    branch = tuple((fan_out, number) for fan_out, number in fields.get("branch", ()))
-    usage = TokenUsage.from_record(fields["usage"]) if "usage" in fields else None
-    return Entry(step, fields["time"], fields.get("context", {}), fields.get("logs", ()), branch, usage)
-
-
 _PLAIN_FIELDS = (
     ("run_id", str),
     ("graph_hash", str),
@@ -316,6 +218,9 @@ def encode_checkpoint(checkpoint: Checkpoint, context: str) -> str:
     fields["failures"] = checkpoint.failures
     if checkpoint.usage is not None:
         fields["usage"] = checkpoint.usage.to_record()
+    if checkpoint.suspension is not None:
+        fields["suspension"] = checkpoint.suspension.to_record()
+    fields.update((name, value) for name in ("elapsed", "given") if (value := getattr(checkpoint, name)))
     fields["node_outcomes"] = {
         node_id: encode_outcome(outcome) for node_id, outcome in checkpoint.node_outcomes.items()
     }
@@ -358,6 +263,9 @@ def decode_checkpoint(fields: Any, path: Path) -> Checkpoint:
             failures={node_id: (reason, count) for node_id, (reason, count) in fields["failures"].items()},
             branches={number: decode_checkpoint(branch, path) for number, branch in fields["branches"].items()},
             usage=TokenUsage.from_record(fields["usage"]) if "usage" in fields else None,
+            elapsed=float(fields.get("elapsed", 0.0)),
+            suspension=decode_suspension(fields),
+            given=list(fields.get("given", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: {error!r}; {_advice(path)}") from error

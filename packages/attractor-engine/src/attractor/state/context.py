@@ -45,7 +45,7 @@ class FanOut(Protocol):
         ...
 
     async def run(self, number: int) -> BranchEnd:
-        """Run the branch, from where it stands, to its end."""
+        """Run the branch, from where it stands, to its end; raises Suspend if it must wait before that."""
         ...
 
     def abandon(self, number: int, reason: str, *, failed: bool) -> BranchEnd:

@@ -21,15 +21,13 @@ from attractor.state.checkpoint import (
     CHECKPOINT_NAME,
     JOURNAL_NAME,
     Checkpoint,
-    Entry,
     decode_checkpoint,
-    decode_entry,
     encode_checkpoint,
-    encode_entry,
 )
 from attractor.state.json_values import encode_json, to_bytes
 from attractor.state.run_directory import replace_file, stage_path, sync_directory, write_all
 from attractor.state.status_file import has_status, write_status
+from attractor.state.step import Entry, decode_entry, encode_entry
 
 # macOS has no fdatasync.
 _sync = getattr(os, "fdatasync", os.fsync)
