@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import is_
 
 from unified_llm import ContentPart, Message, Response, ToolCall, ToolResultData, Usage
 
@@ -133,7 +134,7 @@ class HistoryView:
     def update(self, history: Sequence[Turn]) -> list[Message]:
         """Take in what changed since the last call. Returns the messages, which the caller must not change."""
         known = len(self._turns)
-        if known > len(history) or any(old is not new for old, new in zip(self._turns, history, strict=False)):
+        if known > len(history) or not all(map(is_, self._turns, history)):
             self._turns, self._messages, self.characters, known = [], [], 0, 0
         for turn in history[known:]:
             self._turns.append(turn)
