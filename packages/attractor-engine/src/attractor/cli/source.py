@@ -16,6 +16,7 @@ from attractor.errors import DotSyntaxError, point_at
 from attractor.graph import Duration, Value
 from attractor.transforms import apply_transforms
 from attractor.validation import validate
+from attractor.validation.sarif import to_sarif
 
 STDIN = "-"
 
@@ -23,8 +24,9 @@ STDIN = "-"
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--sarif", "as_sarif", is_flag=True, help="Print the findings as SARIF 2.1.0, for code hosts.")
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
-def lint(files: tuple[str, ...], as_json: bool, strict: bool) -> int:
+def lint(files: tuple[str, ...], as_json: bool, as_sarif: bool, strict: bool) -> int:
     """Check pipelines without running them. FILE may be - for stdin.
 
     Exits 0 if there are no errors, 1 if there are, 2 if a file can't be read.
@@ -32,7 +34,10 @@ def lint(files: tuple[str, ...], as_json: bool, strict: bool) -> int:
     \b
     Example: attractor lint pipelines/*.dot --strict
     """
+    if as_json and as_sarif:
+        raise click.UsageError("--json and --sarif are two ways to print the same: drop one of them.")
     found: list[Diagnostic] = []
+    sources: dict[str, str] = {}
     unreadable = 0
     for file in files:
         try:
@@ -43,10 +48,13 @@ def lint(files: tuple[str, ...], as_json: bool, strict: bool) -> int:
             continue
         diagnostics = _check(source, file)
         found += diagnostics
-        if not as_json:
+        sources[display_name(file)] = source.removeprefix("\ufeff")
+        if not (as_json or as_sarif):
             for diagnostic in diagnostics:
                 write_result(render_diagnostic(diagnostic, source))
     errors, warnings, notes = (sum(item.severity is level for item in found) for level in Severity)
+    if as_sarif:
+        write_json(to_sarif(found, root=Path.cwd(), sources=sources))
     if as_json:
         write_json({"diagnostics": [_to_json(item) for item in found], "errors": errors, "warnings": warnings})
     counts = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}, {_count(notes, 'note')}"
