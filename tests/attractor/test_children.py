@@ -6,13 +6,15 @@ from typing import Any
 
 import anyio
 import pytest
-from attractor import Outcome, ValidationError
+from attractor import Outcome, ValidationError, parse_dot
 from attractor.backends.agent import AgentBackend
 from attractor.engine.limits import Limits
 from attractor.event_log import read_events
 from attractor.pipeline import PipelineRunner, RunResult
 from attractor.state.checkpoint import Checkpoint
+from attractor.state.suspensions import find_suspensions, give_value
 from attractor.state.usage import TokenUsage
+from attractor.suspension import Suspend
 from attractor.testing import ScriptedHandler
 from unified_llm import Client
 from unified_llm.testing import ScriptedAdapter, respond
@@ -389,3 +391,40 @@ async def test_handlers_and_transforms_serve_children_too(tmp_path: Path) -> Non
     assert handler.calls == ["two"]
     manifest = json.loads((tmp_path / "run/sub/child-0/manifest.json").read_text())
     assert manifest["context"]["a"] == 1
+
+
+@pytest.mark.parametrize("parent", [SUB % ("", ""), MANAGER % ""], ids=["sub-pipeline", "manager"])
+async def test_a_parent_waits_with_its_child(tmp_path: Path, parent: str) -> None:
+    asks = [True]
+
+    def reply(context: Any) -> Outcome:
+        if asks and not context.run.given:
+            raise Suspend("which?")
+        return Outcome.success(context_updates={"chosen": context.run.given[0]})
+
+    result = await run(tmp_path, parent, work=Work({"two": reply}))
+    assert (result.waiting, result.status) == (True, "fail")
+    [child] = (tmp_path / "run").glob("*/child-0")
+    [waiting] = find_suspensions(Checkpoint.load(child))
+    give_value(child, waiting.id, "this")
+    work = Work({"two": reply})
+    done = await resume(tmp_path, work)
+    assert done.status == "success"
+    assert next(value for key, value in done.context.items() if key.endswith(".chosen")) == "this"
+    assert "one" not in work.ran
+
+
+async def test_files_are_looked_for_beside_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "pipelines"
+    folder.mkdir()
+    (folder / "child.dot").write_text(CHILD % "")
+    monkeypatch.chdir(tmp_path)
+    graph = parse_dot(SUB % ("", ""), "pipelines/parent.dot")
+    work = Work({"before": Outcome.fail("not yet")})
+    first = PipelineRunner(logs_root=tmp_path / "run", working_dir=tmp_path, handlers={"codergen": work})
+    assert (await first.run(graph)).status == "fail"
+    monkeypatch.chdir(folder.parent.parent)
+    # Whoever resumes has the graph from the run directory, and may be anywhere.
+    graph = parse_dot((tmp_path / "run/pipeline.dot").read_text(), str(tmp_path / "run/pipeline.dot"))
+    again = PipelineRunner(handlers={"codergen": Work()})
+    assert (await again.resume(tmp_path / "run", graph=graph)).status == "success"

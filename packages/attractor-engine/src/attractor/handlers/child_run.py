@@ -16,6 +16,7 @@ from attractor.state.context import Context
 from attractor.state.journal import has_checkpoint, load_checkpoint
 from attractor.state.run_directory import restart_path, stage_path
 from attractor.state.usage import TokenUsage
+from attractor.suspension import Suspend
 
 DOTFILE = "stack.child_dotfile"
 WORKDIR = "stack.child_workdir"
@@ -30,6 +31,8 @@ class ChildResult(Protocol):
     def status(self) -> StageStatus: ...
     @property
     def failure_reason(self) -> str: ...
+    @property
+    def waiting(self) -> bool: ...
     @property
     def context(self) -> Mapping[str, Any]: ...
     @property
@@ -129,7 +132,12 @@ class ChildRun:
         return self._pipelines.read(self._pipelines.find(self.dotfile, self._graph))
 
     def judge(self, result: ChildResult) -> Outcome:
-        """What the child's end means for the stage, with what it changed in the context under the node's id."""
+        """What the child's end means for the stage, with what it changed in the context under the node's id.
+
+        Raises Suspend for a child that waits for something from outside: so does its parent, then.
+        """
+        if result.waiting:
+            raise Suspend(nested=True)
         name = self.dotfile or self.run_dir.name
         changed = {
             f"{self._node.id}.{key}": value

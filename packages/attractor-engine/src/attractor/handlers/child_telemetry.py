@@ -11,6 +11,7 @@ from attractor.events import (
     PipelineCompleted,
     PipelineFailed,
     PipelineStarted,
+    PipelineWaiting,
     StageCompleted,
     StageFailed,
     StageRetrying,
@@ -26,7 +27,7 @@ _NOTHING = TokenUsage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """A child run so far. `status` is pending, running, completed, failed, or stopped: no process works on it.
+    """A child run so far. `status` is pending, running, waiting, completed, failed, or stopped: no process works on it.
 
     `active` are the stages under way, the last one begun being the last. `retries` counts attempts after the first.
     """
@@ -62,6 +63,8 @@ class Telemetry:
                 return replace(self, status="completed", active=(), artifacts=event.artifact_count)
             case PipelineFailed():
                 return replace(self, status="failed", active=(), failure_reason=event.error)
+            case PipelineWaiting():
+                return replace(self, status="waiting", active=())
             case StageStarted():
                 return replace(self, active=(*self.active, event.name), last_stage=event.name)
             case StageRetrying():

@@ -30,6 +30,7 @@ class SubPipelineHandler:
         begun = time.monotonic()
         self._emit(ChildStarted, name=node.id, run_dir=str(child.run_dir))
         result = await child.run()
+        outcome = child.judge(result)
         duration = round(time.monotonic() - begun, 6)
-        self._emit(ChildCompleted, name=node.id, status=result.status.value, duration=duration)
-        return child.judge(result)
+        self._emit(ChildCompleted, name=node.id, status=outcome.status.value, duration=duration)
+        return outcome
