@@ -659,7 +659,7 @@ async def _check_background(subject: Subject, command: str) -> None:
     assert result.duration_ms < 8_000
     await _see(subject, mark, 1)
     await environment.cleanup()
-    assert await subject.count(mark) == 1
+    assert await subject.count(mark) >= 1
     await environment.cleanup()
     assert await subject.count(mark) == 0
 

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 from agent_loop import LocalExecutionEnvironment
-from agent_loop.environments import LoggingExecutionEnvironment, ReadOnlyExecutionEnvironment
+from agent_loop.environments import (
+    ExecutionEnvironmentError,
+    LoggingExecutionEnvironment,
+    ReadOnlyExecutionEnvironment,
+    SandboxExecutionEnvironment,
+)
 
 _spec = importlib.util.spec_from_file_location("environment_suite", Path(__file__).with_name("environment.py"))
 assert _spec is not None
@@ -50,3 +55,22 @@ async def test_read_only(local: Any, check: Any) -> None:
         lacks={suite.Feature.WRITES: "that is what it is for"},
     )
     await suite.run(check, subject)
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+async def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    directory = tmp_path / "work"
+    directory.mkdir()
+    environment = SandboxExecutionEnvironment(directory, backend=request.param)
+    try:
+        await environment.initialize()
+    except ExecutionEnvironmentError as error:
+        pytest.skip(str(error))
+    lacks = {suite.Feature.OUTSIDE: "only the system's directories and those that are named can be read"}
+    yield suite.Subject(environment=environment, lacks=lacks)
+    await environment.cleanup()
+
+
+@every_check
+async def test_sandbox(sandbox: Any, check: Any) -> None:
+    await suite.run(check, sandbox)

@@ -134,7 +134,7 @@ class LocalExecutionEnvironment:
         directory = self._resolve(working_dir or ".")
         if not directory.is_dir():
             raise PathNotFoundError(f"the directory {directory} to run in does not exist")
-        argv = [*_shell(), command]
+        argv = [*shell(), command]
         return await self._run(argv, directory, timeout_ms / 1000, env_vars or {}, on_output)
 
     async def _run(
@@ -235,5 +235,6 @@ class LocalExecutionEnvironment:
         return await anyio.to_thread.run_sync(work)
 
 
-def _shell() -> list[str]:
+def shell() -> list[str]:
+    """The program that runs a command, which is its last argument."""
     return ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh", "-c"]
