@@ -9,6 +9,7 @@ from agent_loop.environments.base import (
 )
 from agent_loop.environments.local import LocalExecutionEnvironment
 from agent_loop.environments.process_group import end_processes
+from agent_loop.environments.sandbox import SandboxExecutionEnvironment
 from agent_loop.environments.variables import EnvironmentPolicy
 from agent_loop.environments.wrappers import (
     EnvironmentWrapper,
@@ -37,5 +38,6 @@ __all__ = [
     "PathNotAllowedError",
     "PathNotFoundError",
     "ReadOnlyExecutionEnvironment",
+    "SandboxExecutionEnvironment",
     "end_processes",
 ]
