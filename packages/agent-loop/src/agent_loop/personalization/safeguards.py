@@ -4,7 +4,7 @@ Every bound holds on every path, for a well-behaved model as for a hostile one: 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -117,8 +117,8 @@ def restore_bounds(state: PersonalState) -> PersonalState:
         basin_id = clean_text(basin.id, MAX_LABEL * 2)
         if basin_id:
             kept.setdefault(basin_id, replace(basin, id=basin_id))
-    basins = [_bounded_basin(basin) for basin in kept.values()]
-    pairs = [(basin.id, other) for basin in kept.values() for other in basin.connections]
+    basins = [_bounded_basin(basin, kept) for basin in kept.values()]
+    pairs = [(basin.id, other) for basin in basins for other in basin.connections]
     return replace(
         state,
         basins=_connect(basins, pairs),
@@ -130,14 +130,14 @@ def restore_bounds(state: PersonalState) -> PersonalState:
     )
 
 
-def _bounded_basin(basin: Basin) -> Basin:
+def _bounded_basin(basin: Basin, known: Container[str]) -> Basin:
     return replace(
         basin,
         label=clean_text(basin.label, MAX_LABEL) or basin.id,
         description=clean_text(basin.description, MAX_DESCRIPTION),
         weight=_bounded(basin.weight),
         keywords=unique_texts(basin.keywords, MAX_KEYWORD)[-MAX_KEYWORDS:],
-        connections=[],
+        connections=[other for other in dict.fromkeys(basin.connections) if other in known and other != basin.id],
         trajectory=[_bounded(weight) for weight in basin.trajectory[-MAX_TRAJECTORY:]],
         conversation_count=max(0, basin.conversation_count),
         cap_hits=max(0, basin.cap_hits),

@@ -155,7 +155,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     while position >= 0:
         try:
             value, end = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
+        except RecursionError:
+            # Nested so deeply that it is no update, nor is any of the many places inside worth a try.
+            return
+        except ValueError:
             end = position + 1
         else:
             yield value
