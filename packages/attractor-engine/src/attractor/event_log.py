@@ -158,9 +158,7 @@ class Observer:
 
 def read_events(logs_root: Path, after: int = 0) -> Iterator[Event]:
     """The events that a run directory holds, those with a sequence number beyond `after`."""
-    reader = EventReader(logs_root / EVENTS_NAME)
-    while batch := reader.read():
-        yield from (event for event in batch if event.sequence > after)
+    return (event for event in EventReader(logs_root / EVENTS_NAME).read_all() if event.sequence > after)
 
 
 class EventReader:
@@ -169,6 +167,11 @@ class EventReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
+
+    def read_all(self) -> Iterator[Event]:
+        """What there is now and wasn't before; raises RunDirectoryError for a damaged file."""
+        while batch := self.read():
+            yield from batch
 
     def read(self) -> list[Event]:
         """The next whole events; empty if there are none yet."""

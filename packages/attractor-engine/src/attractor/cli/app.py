@@ -15,9 +15,11 @@ from attractor.cli.output import prepare_streams
 
 COMMANDS = {
     "run": ("attractor.cli.run", "Run a pipeline from a DOT file."),
-    "resume": ("attractor.cli.run", "Go on with a run that was stopped, killed or failed."),
+    "resume": ("attractor.cli.run", "Go on with a run that was stopped, killed or failed, or that waits."),
     "runs": ("attractor.cli.runs", "List runs."),
     "show": ("attractor.cli.runs", "Show what happened in a run."),
+    "logs": ("attractor.cli.logs", "Print the events of a run."),
+    "answer": ("attractor.cli.questions", "Answer a question of a run, or list its questions."),
     "lint": ("attractor.cli.source", "Check pipelines without running them."),
     "parse": ("attractor.cli.source", "Print a pipeline's nodes and edges as JSON."),
     "fmt": ("attractor.cli.source", "Rewrite pipelines in the one layout."),
@@ -76,7 +78,7 @@ def app() -> None:
     Example: attractor run pipeline.dot --simulate
 
     Exit codes: 0 the pipeline succeeded (lint: no errors), 1 it failed (lint: errors), 2 bad usage or unreadable
-    input, 130 interrupted. Results and data go to stdout, everything else to stderr.
+    input, 3 waiting for an answer, 130 interrupted. Results and data go to stdout, everything else to stderr.
     """
 
 

@@ -14,3 +14,7 @@ class TerminalInterviewer:
     async def ask(self, question: Question) -> Answer:
         self._screen.busy("")
         return await self._console.ask(question)
+
+    def inform(self, message: str, stage: str) -> None:
+        """Show a message, as one that another process answered."""
+        self._screen.line(f"  {message}")

@@ -4,8 +4,10 @@ from pathlib import Path
 
 from attractor.cli.output import write_json, write_note, write_result
 from attractor.cli.progress import format_seconds, format_usage
+from attractor.cli.questions import describe_questions
 from attractor.dot import render_svg
 from attractor.graph import Graph
+from attractor.interviewers import AskedQuestion, QuestionStore
 from attractor.pipeline import RunResult
 from attractor.state.run_directory import replace_file, stage_path
 
@@ -19,7 +21,7 @@ async def report_result(graph: Graph, result: RunResult, *, as_json: bool) -> No
     if as_json:
         write_json(
             {
-                "status": result.status.value,
+                "status": "waiting" if result.waiting else result.status.value,
                 "failure_reason": result.failure_reason,
                 "run_id": result.run_id,
                 "run_directory": str(result.logs_root),
@@ -28,11 +30,17 @@ async def report_result(graph: Graph, result: RunResult, *, as_json: bool) -> No
                 "completed_nodes": list(result.completed_nodes),
                 "duration": result.duration,
                 "usage": result.usage.to_record() if result.usage else None,
+                "questions": [asked.to_record() for asked in _list_questions(result)],
+                "suspensions": [found.to_record() for found in result.suspensions if not found.question],
             }
         )
     else:
         write_result(_summary(result, answer, picture))
-    if not result.status.is_success:
+    if result.waiting:
+        write_note(
+            f"To answer: attractor answer {result.logs_root} KEY\nTo go on then: attractor resume {result.logs_root}"
+        )
+    elif not result.status.is_success:
         write_note(f"To go on from where it stopped: attractor resume {result.logs_root}")
 
 
@@ -41,6 +49,9 @@ def _summary(result: RunResult, answer: Path | None, picture: Path | None) -> st
     match result:
         case RunResult(cancelled=True):
             lines = [f"interrupted after {took}"]
+        case RunResult(waiting=True):
+            others = (found for found in result.suspensions if not found.question)
+            lines = [f"waiting after {took}", *describe_questions(_list_questions(result), others)]
         case RunResult(failure_reason=reason) if not result.status.is_success:
             lines = [f"fail after {took}: {reason}"]
         case _:
@@ -54,6 +65,10 @@ def _summary(result: RunResult, answer: Path | None, picture: Path | None) -> st
     if picture:
         lines.append(f"graph   {picture}")
     return "\n".join(lines)
+
+
+def _list_questions(result: RunResult) -> list[AskedQuestion]:
+    return QuestionStore(result.logs_root).list_open() if result.waiting else []
 
 
 def _find_answer(result: RunResult) -> Path | None:

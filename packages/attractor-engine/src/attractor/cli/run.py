@@ -9,20 +9,20 @@ import anyio
 import click
 
 from attractor.backends.cli_agent import CLI_FORMATS
-from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS, CommandError
+from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS, WAITING, CommandError
 from attractor.cli.interrupt import run_with_interrupts
 from attractor.cli.interview import TerminalInterviewer
 from attractor.cli.models import BACKENDS, open_backend
 from attractor.cli.output import write_note
 from attractor.cli.progress import Progress
 from attractor.cli.report import report_result
-from attractor.cli.screen import open_screen
+from attractor.cli.screen import Screen, open_screen
 from attractor.cli.settings import Settings
 from attractor.cli.source import display_name, read_source, render_diagnostic
 from attractor.diagnostics import Severity
 from attractor.dot import parse_dot
 from attractor.graph import Graph
-from attractor.interviewers import AutoApproveInterviewer
+from attractor.interviewers import AutoApproveInterviewer, DeferringInterviewer, Interviewer
 from attractor.pipeline import PipelineRunner, RunResult
 from attractor.state import run_directory
 from attractor.transforms import apply_transforms
@@ -64,6 +64,11 @@ def _shared_options(command: F) -> F:
             help="Start no stage once the run cost this much; sets the graph's max_cost.",
         ),
         click.option("--auto-approve", is_flag=True, help="Answer human gates with their first choice."),
+        click.option(
+            "--detach",
+            is_flag=True,
+            help="Ask nobody: when only answers are missing, end with exit code 3, to be answered and resumed.",
+        ),
         click.option(
             "--workdir",
             type=click.Path(exists=True, file_okay=False, resolve_path=True),
@@ -123,7 +128,9 @@ def run(file: str, logs: Path | None, quiet: bool, as_json: bool, workdir: str |
 @click.option("--from", "from_node", metavar="NODE", default="", help="Go on at this node instead.")
 @_shared_options
 def resume(run_dir: Path, from_node: str, quiet: bool, as_json: bool, workdir: str | None, **flags: Any) -> int:
-    """Go on with a run that was stopped, killed or failed, from its last checkpoint. DIR is its run directory.
+    """Go on with a run that was stopped, killed or failed, or that waits, from its last checkpoint.
+
+    DIR is its run directory.
 
     Completed stages are not run again. The flags of the run still hold, except for those that are given again.
 
@@ -191,7 +198,7 @@ def _execute(
             async with open_backend(graph, settings, screen) as backend:
                 runner = PipelineRunner(
                     backend=backend,
-                    interviewer=AutoApproveInterviewer() if settings.auto_approve else TerminalInterviewer(screen),
+                    interviewer=_choose_interviewer(settings, screen),
                     logs_root=logs,
                     context=settings.context,
                     working_dir=settings.workdir or None,
@@ -203,6 +210,18 @@ def _execute(
         finally:
             screen.close()
         await report_result(graph, result, as_json=as_json)
-        return INTERRUPTED if result.cancelled else SUCCESS if result.status.is_success else FAILED
+        return _exit_code(result)
 
     return anyio.run(work)
+
+
+def _choose_interviewer(settings: Settings, screen: Screen) -> Interviewer:
+    if settings.auto_approve:
+        return AutoApproveInterviewer()
+    return DeferringInterviewer() if settings.detach else TerminalInterviewer(screen)
+
+
+def _exit_code(result: RunResult) -> int:
+    if result.cancelled or result.waiting:
+        return WAITING if result.waiting else INTERRUPTED
+    return SUCCESS if result.status.is_success else FAILED

@@ -12,21 +12,18 @@ import click
 from attractor.cli.failure import SUCCESS, CommandError
 from attractor.cli.output import write_json, write_note, write_result
 from attractor.cli.progress import Progress, format_usage
+from attractor.cli.questions import describe_questions
 from attractor.cli.screen import ResultScreen
+from attractor.cli.timeline import draw_timeline
 from attractor.dot import parse_dot
-from attractor.errors import AttractorError, CheckpointError, RunDirectoryError
+from attractor.errors import AttractorError, CheckpointError
 from attractor.event_log import read_events
 from attractor.graph import Graph
+from attractor.interviewers import AskedQuestion, QuestionStore
 from attractor.state.checkpoint import Checkpoint
-from attractor.state.journal import has_checkpoint, load_checkpoint
-from attractor.state.run_directory import (
-    RunDirectory,
-    default_runs_root,
-    read_manifest,
-    read_source,
-    restart_path,
-)
+from attractor.state.run_directory import default_runs_root, is_in_use, read_manifest, read_source
 from attractor.state.step import RunStatus
+from attractor.state.suspensions import load_last_checkpoint
 from attractor.state.usage import TokenUsage
 
 
@@ -40,6 +37,7 @@ class _Row:
     status: str
     current_node: str
     usage: TokenUsage | None
+    questions: list[AskedQuestion]
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -49,6 +47,7 @@ class _Row:
             "status": self.status,
             "current_node": self.current_node,
             "usage": self.usage.to_record() if self.usage else None,
+            "questions": [asked.to_record() for asked in self.questions],
         }
 
 
@@ -70,6 +69,8 @@ def runs(logs: Path | None, as_json: bool) -> int:
     for row in () if as_json else rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started))
         write_result(f"{when}  {row.status:<11}  {row.name}  {row.directory}")
+        for line in describe_questions(row.questions, ()):
+            write_result(f"    {line}")
     if not rows:
         write_note(f"There are no runs under {root}.")
     return SUCCESS
@@ -90,10 +91,14 @@ def show(run_dir: Path, as_json: bool) -> int:
         return SUCCESS
     source = read_source(run_dir)
     progress = Progress(ResultScreen(), parse_dot(source) if source else Graph(row.name, {}, ()))
-    for event in read_events(run_dir):
+    events = list(read_events(run_dir))
+    for event in events:
         progress.show(event)
+    for line in draw_timeline(events):
+        write_result(line)
     used = f"\nused    {format_usage(row.usage)}" if row.usage else ""
-    write_result(f"{row.status}{used}\nrun     {run_dir}")
+    asked = "".join(f"\nasks    {line}" for line in describe_questions(row.questions, ()))
+    write_result(f"{row.status}{used}{asked}\nrun     {run_dir}")
     return SUCCESS
 
 
@@ -108,31 +113,14 @@ def _find_runs(root: Path) -> Iterator[_Row]:
 def _describe(directory: Path) -> _Row:
     manifest = read_manifest(directory)
     try:
-        checkpoint = _load_last(directory)
+        checkpoint = load_last_checkpoint(directory)
         status = checkpoint.status.value
     except CheckpointError:
         checkpoint = Checkpoint()
         status = "damaged"
     if checkpoint.status in (RunStatus.RUNNING, RunStatus.RESTARTED) and status != "damaged":
-        status = "running" if _is_going_on(directory) else "interrupted"
+        status = "running" if is_in_use(directory) else "interrupted"
+    questions = QuestionStore(directory).list_open() if status != RunStatus.COMPLETED else []
     started = manifest.get("started_at", 0.0)
-    return _Row(directory, str(manifest.get("name", "")), started, status, checkpoint.current_node, checkpoint.usage)
-
-
-def _load_last(directory: Path) -> Checkpoint:
-    """The state after the last restart; an empty one of a run that did not get as far as its first checkpoint."""
-    checkpoint = load_checkpoint(directory) if has_checkpoint(directory) else Checkpoint()
-    while checkpoint.status is RunStatus.RESTARTED:
-        folder = restart_path(directory, checkpoint.restarts + 1)
-        if not has_checkpoint(folder):
-            break
-        checkpoint = load_checkpoint(folder)
-    return checkpoint
-
-
-def _is_going_on(directory: Path) -> bool:
-    try:
-        RunDirectory.open(directory).close()
-    except RunDirectoryError:
-        return True
-    return False
+    name, current = str(manifest.get("name", "")), checkpoint.current_node
+    return _Row(directory, name, started, status, current, checkpoint.usage, questions)

@@ -25,6 +25,7 @@ class Settings:
     provider: str = ""
     workdir: str = ""
     auto_approve: bool = False
+    detach: bool = False
     assignments: Mapping[str, str]
 
     def updated(self, given: "Settings") -> Self:
@@ -33,7 +34,8 @@ class Settings:
         What answers the model stages is one choice: giving any part of it drops what was recorded of the others.
         """
         choice = ("simulate", "dry_run", "script", "backend", "provider", "agent_options")
-        changed = {name: getattr(given, name) for name in ("model", "workdir", "auto_approve") if getattr(given, name)}
+        kept = ("model", "workdir", "auto_approve", "detach")
+        changed = {name: getattr(given, name) for name in kept if getattr(given, name)}
         if any(getattr(given, name) for name in choice):
             changed |= {name: getattr(given, name) for name in choice}
         return replace(self, assignments={**self.assignments, **given.assignments}, **changed)

@@ -34,7 +34,12 @@ class ConsoleInterviewer:
                 self._write(f"  [{option.key}] {strip_accelerator(option.label)}\n")
             while True:
                 self._write(_PROMPTS[question.type])
-                line = await self._read_line()
+                try:
+                    line = await self._read_line()
+                except anyio.get_cancelled_exc_class():
+                    # The prompt is withdrawn: what follows begins on its own line.
+                    self._write("\n")
+                    raise
                 if line is None:
                     self._write("\n")
                     return Answer(value=AnswerValue.SKIPPED)
