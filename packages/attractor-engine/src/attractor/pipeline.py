@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,6 +124,7 @@ class PipelineRunner:
             "goal": parsed.goal,
             "started_at": self._clock(),
             "file_name": parsed.file_name,
+            "folder": str(_absolute(parsed.file_name).parent) if parsed.file_name else "",
             "graph_hash": graph_hash,
             "working_dir": str(working_dir),
             "dry_run": bool(self._dry_run),
@@ -147,7 +148,7 @@ class PipelineRunner:
             parsed = graph or _read_graph(path, str(manifest.get("file_name", "")))
             working_dir = _absolute(self._working_dir or manifest.get("working_dir"))
             dry_run = bool(manifest.get("dry_run")) if self._dry_run is None else self._dry_run
-            prepared = self._prepare(parsed, working_dir, dry_run)
+            prepared = self._prepare(_at_home(parsed, manifest), working_dir, dry_run)
             if from_node and from_node not in prepared.graph.nodes:
                 raise CheckpointError(f"the pipeline has no node {from_node!r} to go on from")
             load = partial(_load, graph_hash=hash_graph(parsed), path=path)
@@ -335,6 +336,12 @@ def _read_graph(path: Path, file_name: str) -> Graph:
             f"{path} holds no pipeline.dot, for its graph was made in Python; give that graph to resume()"
         )
     return parse_dot(source, file_name)
+
+
+def _at_home(graph: Graph, manifest: Mapping[str, Any]) -> Graph:
+    """The graph under the name of the file that it came from: beside that lie the pipelines that it names."""
+    folder, name = str(manifest.get("folder", "")), str(manifest.get("file_name", ""))
+    return replace(graph, file_name=str(Path(folder) / Path(name).name)) if folder and name else graph
 
 
 def _load(execution: Execution, *, graph_hash: str, path: Path) -> None:

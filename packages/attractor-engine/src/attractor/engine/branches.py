@@ -108,3 +108,18 @@ class Branches:
 def open_fan_out(walk: Walk, checkpoint: Checkpoint, place: Place, node: Node, context: Context) -> FanOut:
     """The branches of a fan-out that a traversal came to."""
     return Branches(walk, node, context, checkpoint, place)
+
+
+def start_traversal(walk: Walk, checkpoint: Checkpoint, context: Context, *, resumed: bool) -> Traversal:
+    """The traversal of a whole run, from where its checkpoint stands."""
+    facts = context.run
+    facts.run_id = checkpoint.run_id
+    facts.run_root = walk.root
+    facts.graph = walk.graph
+    facts.node_outcomes = checkpoint.node_outcomes
+    facts.executions = checkpoint.executions
+    facts.last_outcome = checkpoint.node_outcomes.get(checkpoint.current_node)
+    facts.resumed = resumed
+    facts.refuse_child = walk.budget.refuse_child
+    facts.open_fan_out = partial(open_fan_out, walk, checkpoint, Place())
+    return Traversal(walk, context, checkpoint)

@@ -3,17 +3,16 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from attractor.engine.branches import open_fan_out
+from attractor.engine.branches import start_traversal
 from attractor.engine.joins import Joins
 from attractor.engine.limits import Budget, Limits
 from attractor.engine.stage import StageExecutor
-from attractor.engine.traversal import Place, Traversal, Walk
+from attractor.engine.traversal import Traversal, Walk
 from attractor.errors import CheckpointError
 from attractor.events import Emit
 from attractor.graph import Graph, to_text
@@ -147,17 +146,8 @@ class Execution:
             clock=self._clock,
             elapsed=self._count_elapsed,
         )
-        facts = context.run
-        facts.run_id = checkpoint.run_id
-        facts.run_root = self._root
-        facts.graph = self._graph
-        facts.node_outcomes = checkpoint.node_outcomes
-        facts.executions = checkpoint.executions
-        facts.last_outcome = checkpoint.node_outcomes.get(checkpoint.current_node)
-        facts.resumed = checkpoint.current_node != ""
-        facts.refuse_child, facts.working_dir = budget.refuse_child, self._ties.working_dir
-        facts.open_fan_out = partial(open_fan_out, walk, checkpoint, Place())
-        return Traversal(walk, context, checkpoint)
+        context.run.working_dir = self._ties.working_dir
+        return start_traversal(walk, checkpoint, context, resumed=checkpoint.current_node != "")
 
     async def _run_ticking(self, traversal: Traversal, store: CheckpointStore) -> None:
         """Run, and keep the files for readers up to date while a stage takes its time."""
@@ -200,18 +190,7 @@ class Execution:
         before, self._folder = self.checkpoint, self._restart_folder()
         self._statuses = {}
         self._folder.mkdir(exist_ok=True)
-        self.checkpoint = Checkpoint(
-            run_id=before.run_id,
-            graph_hash=before.graph_hash,
-            next_node=before.next_node,
-            visits=dict(before.visits),
-            executions=dict(before.executions),
-            failures=dict(before.failures),
-            gate_rounds=before.gate_rounds,
-            restarts=before.restarts + 1,
-            usage=before.usage,
-            elapsed=before.elapsed,
-        )
+        self.checkpoint = before.restarted()
         self._fill(self.checkpoint)
 
     def _restart_folder(self) -> Path:

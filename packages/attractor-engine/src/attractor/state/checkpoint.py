@@ -152,6 +152,21 @@ class Checkpoint:
         else:
             self.failures.pop(node_id, None)
 
+    def restarted(self) -> "Checkpoint":
+        """The state behind an edge with loop_restart: fresh, but for what makes a run come to an end."""
+        return Checkpoint(
+            run_id=self.run_id,
+            graph_hash=self.graph_hash,
+            next_node=self.next_node,
+            visits=dict(self.visits),
+            executions=dict(self.executions),
+            failures=dict(self.failures),
+            gate_rounds=self.gate_rounds,
+            restarts=self.restarts + 1,
+            usage=self.usage,
+            elapsed=self.elapsed,
+        )
+
     def save(self, path: Path) -> None:
         """Write a checkpoint file by itself, not atomically; a run's own is kept by CheckpointStore."""
         path.write_bytes(to_bytes(encode_checkpoint(self, encode_json(self.context_values))))
