@@ -27,6 +27,8 @@ from agent_loop import (
 from unified_llm import AnthropicAdapter, Client, OpenAIAdapter
 from unified_llm.providers.gemini.adapter import GeminiAdapter
 
+pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+
 Json = dict[str, Any]
 Call = tuple[str, Json]
 Step = str | list[Call] | Callable[[], "str | list[Call]"]
@@ -386,3 +388,63 @@ async def test_editing_format_of_the_provider(agent: Agent, tmp_path: Path) -> N
     assert ("apply_patch" in tools, "edit_file" in tools) == (
         (True, False) if agent.session.provider_profile.id == "openai" else (False, True)
     )
+
+
+async def test_the_smoke_test(agent: Agent, tmp_path: Path) -> None:
+    """The seven steps of section 9.13, in one session."""
+    session, provider = agent.session, agent.provider
+    asked = ["create", "edit", "run", "read", "flask", "spawn", "sleep"]
+
+    async def submit(text: str, *steps: Step, **others: list[Step]) -> str:
+        # All answers are found by how the conversation began.
+        provider.scripts = {"create": list(steps), **others}
+        result = await session.submit(text)
+        assert (result.error, result.stop_reason) == (None, StopReason.COMPLETED)
+        return provider.told()
+
+    await submit(asked[0], [HELLO], "Created.")
+    assert "Hello" in await session.execution_env.read_file("hello.py")
+
+    plus = "+" if session.provider_profile.id == "openai" else ""
+    second = f"print('Hello')\n{plus}print('Goodbye')"
+    goodbye = edit(agent, "hello.py", "print('Hello')", second)
+    assert "1 | print('Hello')" in await submit(
+        asked[1], [("read_file", {"file_path": "hello.py"})], [goodbye], "Done."
+    )
+    assert (tmp_path / "hello.py").read_text() == "print('Hello')\nprint('Goodbye')\n"
+
+    assert "Hello\\nGoodbye\\n[exit code 0" in await submit(asked[2], [shell("python3 hello.py")], "It greets.")
+
+    await session.execution_env.write_file("big.txt", "x" * 100_000)
+    assert "[WARNING: Tool output was truncated." in await submit(
+        asked[3], [("read_file", {"file_path": "big.txt"})], "Big."
+    )
+
+    def steer() -> list[Call]:
+        session.steer("Just a single /health endpoint")
+        return [shell("true")]
+
+    health: Call = ("write_file", {"file_path": "app.py", "content": "# /health\n"})
+    assert "Just a single /health endpoint" in await submit(asked[4], steer, [health], "Only that, then.")
+
+    tests: Call = ("write_file", {"file_path": "test_hello.py", "content": "import hello\n"})
+    told = await submit(
+        asked[5],
+        [("spawn_agent", {"task": "child: write tests for hello.py"})],
+        [("wait", {"agent_id": "agent-1"})],
+        "Reviewed.",
+        **{"child:": [[tests], "I wrote test_hello.py."]},
+    )
+    assert "I wrote test_hello.py." in told
+    assert (tmp_path / "test_hello.py").exists()
+
+    # Nobody should have to wait for the profile's own.
+    session.config.max_command_timeout_ms = 100
+    assert "[ERROR: Command timed out after 100ms." in await submit(asked[6], [shell("sleep 30")], "Too slow.")
+
+    await session.close()
+    found = [event async for event in session.events()]
+    assert [event.data["content"] for event in found if event.kind is EventKind.USER_INPUT] == asked
+    called = [event.data["tool_name"] for event in found if event.kind is EventKind.TOOL_CALL_START]
+    assert called[-5:] == ["shell", "write_file", "spawn_agent", "wait", "shell"]
+    assert "1 | " + "x" * 100_000 in outputs(found)
