@@ -8,7 +8,7 @@ from agent_loop.guards import CONTEXT_WARNING_SHARE, context_usage, detect_loop
 from agent_loop.history import AssistantTurn, SteeringTurn, ToolResultsTurn, UserTurn
 from agent_loop.model_call import call_model
 from agent_loop.session_record import SessionRecord
-from agent_loop.system_prompt import discover_project_docs
+from agent_loop.system_prompt import discover_project_docs, join_layers
 from agent_loop.tool_call import cancelled_results, execute_tool_calls
 
 
@@ -74,7 +74,7 @@ def build_request(session: SessionRecord) -> Request:
     profile = session.provider_profile
     system_prompt = profile.build_system_prompt(
         session.execution_env,
-        session.project_docs,
+        join_layers([session.project_docs, session.personal_context]),
         git=session.git,
         today=session.today,
         user_instructions=session.config.user_instructions,

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 from unified_llm import Client, ContextLengthError, RetryPolicy, SDKError, Usage, get_default_client
@@ -21,6 +21,9 @@ from agent_loop.profiles.base import ProviderProfile
 from agent_loop.session_record import SessionRecord
 from agent_loop.subagents import SpawnRequest, SubAgents
 from agent_loop.system_prompt import take_git_snapshot
+
+if TYPE_CHECKING:
+    from agent_loop.personalization import PersonalMemory
 
 _CLEANUP_SECONDS = 10.0
 
@@ -45,9 +48,11 @@ class Session(SessionRecord):
         clock: Clock = utc_now,
         approvers: Sequence[Approver] = (),
         ask_host: HostAnswer | None = None,
+        personalization: "PersonalMemory | None" = None,
     ) -> None:
         """`client` defaults to unified_llm's default client. `history` continues an earlier conversation, whose turns
         count. `approvers` decide on every tool call, those of subagents too, or leave it to `ask_host`.
+        `personalization` tells the model how the person works, and may take the conversation in at the end.
         """
         identity = str(uuid.uuid4())
         super().__init__(
@@ -63,6 +68,7 @@ class Session(SessionRecord):
             subagents=SubAgents(self._make_child, lambda message: self.emit(EventKind.WARNING, message=message)),
             approvers=approvers,
             ask_host=ask_host,
+            personalization=personalization,
             turn_count=sum(isinstance(turn, AssistantTurn) for turn in history),
         )
         self._scope: anyio.CancelScope | None = None
@@ -108,7 +114,7 @@ class Session(SessionRecord):
                     await self._end()
             finally:
                 self._finished.set()
-        return SubmitResult(text=self._last_text(), stop_reason=stop_reason, error=error)
+        return SubmitResult(text=_last_text(self.history), stop_reason=stop_reason, error=error)
 
     def steer(self, message: str) -> None:
         """Say something to the model after the tool round in progress; when idle, with the next input."""
@@ -180,6 +186,7 @@ class Session(SessionRecord):
             self._initialized = True
         self.git = await take_git_snapshot(self.execution_env)
         self.today = self.clock().date().isoformat()
+        await self.recall()
         self._started = True
 
     def _report_error(self, error: Exception) -> bool:
@@ -197,21 +204,16 @@ class Session(SessionRecord):
             EventKind.PROCESSING_END, state=self.state.value, stop_reason=stop_reason.value, usage=self.total_usage
         )
 
-    def _last_text(self) -> str:
-        for turn in reversed(self.history):
-            if isinstance(turn, AssistantTurn):
-                return turn.content
-            if isinstance(turn, UserTurn):
-                break
-        return ""
-
     async def _end(self) -> None:
         with anyio.CancelScope(shield=True):
             await self.subagents.close_all()
         await self._release()
         if self.state is not SessionState.CLOSED:
             self.state = SessionState.CLOSED
-            self.emit(EventKind.SESSION_END, state=self.state.value)
+            try:
+                await self.remember()
+            finally:
+                self.emit(EventKind.SESSION_END, state=self.state.value)
 
     async def _release(self) -> None:
         """Give up the environment, once. Whoever comes second waits until that is done."""
@@ -225,3 +227,13 @@ class Session(SessionRecord):
                         await self.execution_env.cleanup()
                 except Exception as error:
                     self.emit(EventKind.WARNING, message=f"Cleaning up the environment failed: {error}")
+
+
+def _last_text(history: Sequence[Turn]) -> str:
+    """The model's last answer to the last input, if it got as far as that."""
+    for turn in reversed(history):
+        if isinstance(turn, AssistantTurn):
+            return turn.content
+        if isinstance(turn, UserTurn):
+            break
+    return ""

@@ -1,14 +1,16 @@
 """The memory of a person as programs use it: a store, and an engine that proposes how it changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from unified_llm import Client
 
 from agent_loop.clock import Clock, utc_now
 from agent_loop.errors import EngineError, PersonalizationError
 from agent_loop.history import Turn
 from agent_loop.personalization.context import build_context
-from agent_loop.personalization.engines import Engine, ask
+from agent_loop.personalization.engines import ClientEngine, Engine, ask
 from agent_loop.personalization.prompts import (
     Summary,
     build_consolidation_prompt,
@@ -40,9 +42,9 @@ class Ingested:
 class PersonalMemory:
     """What sessions, pipelines, the command line and the server share. It holds nothing open.
 
-    Without an `engine` it can be read and seeded. `ingest_on_close` lets a session that has it take its conversation in
-    when it closes, which may take `close_seconds`. `max_conversation` is in characters: a model with a small context
-    window needs less.
+    Without an `engine` it can be read and seeded, and sessions lend it their own model. `ingest_on_close` lets a
+    session that has it take its conversation in when it closes, which may take `close_seconds`. `max_conversation` is
+    in characters: a model with a small context window needs less.
     """
 
     store: Store
@@ -53,6 +55,12 @@ class PersonalMemory:
     close_seconds: float = 60.0
     max_conversation: int = MAX_CONVERSATION
     clock: Clock = utc_now
+
+    def or_by(self, client: Client, provider: str, model: str) -> "PersonalMemory":
+        """The same, with this model as its engine if it has none."""
+        if self.engine is not None:
+            return self
+        return replace(self, engine=ClientEngine(client, provider=provider), model=self.model or model)
 
     async def load(self) -> PersonalState:
         """The state. Raises PersonalizationError if there is none yet."""
