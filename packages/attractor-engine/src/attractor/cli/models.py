@@ -5,12 +5,14 @@ import shlex
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from agent_loop.personalization import PersonalizationError, PersonalMemory, open_store
 from unified_llm import Client, ConfigurationError, LocalAdapter, Usage, cost_of, required_variables
 
 from attractor.backends.agent import AgentBackend
 from attractor.backends.base import CodergenBackend
 from attractor.backends.cli_agent import CLI_FORMATS, CliAgentBackend
 from attractor.backends.llm import LlmBackend
+from attractor.backends.personal import PersonalBackend
 from attractor.backends.simulated import SimulatedBackend
 from attractor.cli.failure import CommandError
 from attractor.cli.output import write_note
@@ -46,13 +48,13 @@ async def open_backend(
         elif not (asking := _asking_nodes(graph)):
             yield None
         elif settings.backend in CLI_FORMATS:
-            yield _create_cli_backend(settings, environ)
+            yield await _with_memory(_create_cli_backend(settings, environ), settings)
         else:
             client = await stack.enter_async_context(_create_client(settings, environ))
             backend = _create_backend(client, settings)
             if LOCAL in _choose_providers(graph, asking, client, backend):
                 await _load_local_model(client, screen)
-            yield backend
+            yield await _with_memory(backend, settings)
 
 
 def _asking_nodes(graph: Graph) -> list[Node]:
@@ -86,6 +88,18 @@ def _create_backend(client: Client, settings: Settings) -> AgentBackend | LlmBac
     if (settings.backend or ("llm" if local else "agent")) == "llm":
         return LlmBackend(client, model=model, provider=settings.provider)
     return AgentBackend(client, model=model, provider=settings.provider, working_dir=settings.workdir or None)
+
+
+async def _with_memory(backend: CodergenBackend, settings: Settings) -> CodergenBackend:
+    """The backend, told how the person works if the settings name a memory. Raises CommandError if that is none."""
+    if not settings.memory:
+        return backend
+    memory = PersonalMemory(store=open_store(settings.memory))
+    try:
+        await memory.load()
+    except PersonalizationError as error:
+        raise CommandError(f"{error}.") from error
+    return PersonalBackend(backend, memory)
 
 
 def _create_cli_backend(settings: Settings, environ: Mapping[str, str]) -> CliAgentBackend:

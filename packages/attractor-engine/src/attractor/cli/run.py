@@ -70,6 +70,11 @@ def _shared_options(command: F) -> F:
             help="Ask nobody: when only answers are missing, end with exit code 3, to be answered and resumed.",
         ),
         click.option(
+            "--memory",
+            type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+            help="Tell model stages how you work, from this memory (see attractor memory).",
+        ),
+        click.option(
             "--workdir",
             type=click.Path(exists=True, file_okay=False, resolve_path=True),
             help="Where tool commands run; the current directory by default.",

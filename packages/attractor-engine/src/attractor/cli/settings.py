@@ -24,6 +24,7 @@ class Settings:
     model: str = ""
     provider: str = ""
     workdir: str = ""
+    memory: str = ""
     auto_approve: bool = False
     detach: bool = False
     assignments: Mapping[str, str]
@@ -34,7 +35,7 @@ class Settings:
         What answers the model stages is one choice: giving any part of it drops what was recorded of the others.
         """
         choice = ("simulate", "dry_run", "script", "backend", "provider", "agent_options")
-        kept = ("model", "workdir", "auto_approve", "detach")
+        kept = ("model", "workdir", "memory", "auto_approve", "detach")
         changed = {name: getattr(given, name) for name in kept if getattr(given, name)}
         if any(getattr(given, name) for name in choice):
             changed |= {name: getattr(given, name) for name in choice}
