@@ -749,3 +749,36 @@ async def test_no_edit_is_lost_to_another_under_a_second_name(tmp_path: Path, wi
         await session.submit("Go.")
     assert not [one for one in session.history[2].results if one.is_error]  # type: ignore[union-attr]
     assert (tmp_path / "file").read_text() == "".join(f"LINE {number};\n" for number in range(20))
+
+
+async def test_any_effort_that_a_provider_knows_is_passed_on(tmp_path: Path) -> None:
+    efforts = ["low", "medium", "high", "xhigh", None]
+    session = start(tmp_path, *["Done."] * len(efforts))
+    async with session:
+        for effort in efforts:
+            session.config.reasoning_effort = effort
+            await session.submit("go")
+    assert [request.reasoning_effort for request in requests(session)] == efforts
+
+
+async def test_every_kind_of_event_has_its_time(tmp_path: Path) -> None:
+    config = SessionConfig(max_tool_rounds_per_input=3, loop_detection_window=2)
+    session = start(tmp_path, *[call("shell", command="echo hi")] * 3, ContextLengthError("full"), ServerError("busy"),
+                    ServerError("busy"), ServerError("busy"), "Done.", config=config)  # fmt: skip
+    async with session:
+        session.steer("Be brief.")
+        for text in ("until the limit", "too long", "too busy", "to the end"):
+            await session.submit(text)
+    found = kinds(await events(session))
+    assert set(found) == set(EventKind)
+    assert found.index(EventKind.STEERING_INJECTED) == found.index(EventKind.USER_INPUT) + 1
+    limit = found.index(EventKind.TURN_LIMIT)
+    assert found[limit - 1] is EventKind.LOOP_DETECTION
+    rest = [kind for kind in found[limit + 1 :] if kind is not EventKind.ASSISTANT_TEXT_DELTA]
+    assert rest == [
+        *[EventKind.PROCESSING_END, EventKind.USER_INPUT, EventKind.WARNING],
+        *[EventKind.PROCESSING_END, EventKind.USER_INPUT, EventKind.ERROR],
+        *[EventKind.PROCESSING_END, EventKind.USER_INPUT],
+        *[EventKind.ASSISTANT_TEXT_START, EventKind.ASSISTANT_TEXT_END],
+        *[EventKind.PROCESSING_END, EventKind.SESSION_END],
+    ]

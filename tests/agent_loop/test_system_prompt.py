@@ -169,3 +169,20 @@ async def test_a_document_under_two_names_is_given_once(tmp_path: Path) -> None:
         f"# Instructions from {tmp_path}/AGENTS.md\n\nthe rules\n\n"
         f"# Instructions from {tmp_path}/sub/AGENTS.md\n\nmore rules"
     )
+
+
+@pytest.mark.parametrize(
+    ("profile", "own"),
+    [
+        (create_openai_profile(), ["apply_patch", "*** Begin Patch"]),
+        (create_anthropic_profile(), ["edit_file", "once"]),
+        (create_gemini_profile(), ["edit_file", "GEMINI.md"]),
+    ],
+    ids=["openai", "anthropic", "gemini"],
+)
+def test_prompts_cover_what_they_must(profile: ProviderProfile, own: list[str]) -> None:
+    """Who the model is, its tools, how to code, and what is particular to the family (section 6.2)."""
+    prompt = profile.base_instructions
+    assert prompt.startswith("You are ")
+    for topic in ("read_file", "shell", "test", "error", *own):
+        assert topic in prompt

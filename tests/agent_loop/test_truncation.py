@@ -112,3 +112,12 @@ def test_tools_of_a_host_are_cut_too() -> None:
     assert len(truncate_tool_output("x" * 100_000, "anything")) < 31_000
     config = SessionConfig(tool_output_limits={"anything": 10}, tool_line_limits={"anything": 3})
     assert truncate_tool_output("1\n2\n3\n4\n5", "anything", config) == "1\n[... 2 lines omitted ...]\n4\n5"
+
+
+@pytest.mark.parametrize(
+    ("tool", "limit"), [("shell", 256), ("grep", 200), ("glob", 500), ("read_file", None), ("edit_file", None)]
+)
+def test_default_line_limits_are_the_tables(tool: str, limit: int | None) -> None:
+    lines = ["x"] * (limit or 4_000)
+    assert truncate_tool_output("\n".join(lines), tool) == "\n".join(lines)
+    assert ("lines omitted" in truncate_tool_output("\n".join([*lines, "x"]), tool)) is (limit is not None)
