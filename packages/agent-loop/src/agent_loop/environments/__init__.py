@@ -7,7 +7,9 @@ from agent_loop.environments.base import (
     GrepOptions,
     OutputCallback,
 )
+from agent_loop.environments.docker import DockerExecutionEnvironment
 from agent_loop.environments.local import LocalExecutionEnvironment
+from agent_loop.environments.memory import MemoryExecutionEnvironment
 from agent_loop.environments.process_group import end_processes
 from agent_loop.environments.sandbox import SandboxExecutionEnvironment
 from agent_loop.environments.variables import EnvironmentPolicy
@@ -26,6 +28,7 @@ from agent_loop.errors import (
 __all__ = [
     "BinaryFileError",
     "DirEntry",
+    "DockerExecutionEnvironment",
     "EnvironmentPolicy",
     "EnvironmentWrapper",
     "ExecResult",
@@ -34,6 +37,7 @@ __all__ = [
     "GrepOptions",
     "LocalExecutionEnvironment",
     "LoggingExecutionEnvironment",
+    "MemoryExecutionEnvironment",
     "OutputCallback",
     "PathNotAllowedError",
     "PathNotFoundError",
