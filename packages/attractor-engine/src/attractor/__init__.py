@@ -26,6 +26,7 @@ from attractor.errors import (
 )
 from attractor.events import Event
 from attractor.graph import Edge, Graph, Node
+from attractor.graph_merge import MergeGraph
 from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.interviewers import (
     Answer,
@@ -83,6 +84,7 @@ __all__ = [
     "HandlerRegistry",
     "Interviewer",
     "LintRule",
+    "MergeGraph",
     "Node",
     "Option",
     "Outcome",
