@@ -32,8 +32,9 @@ house: setup
 	$(BIN)/python tests/project/test_sizes.py
 	$(BIN)/pytest tests/project/test_architecture.py tests/project/test_words.py tests/project/test_docs.py -n auto
 
-bench: setup ## measure import time, memory, and milliseconds a pipeline node
+bench: setup ## measure import time, memory, and milliseconds a pipeline node; kill runs at random for minutes
 	$(BIN)/python tests/bench/run.py
+	ATTRACTOR_KILL_SECONDS=120 $(BIN)/pytest -q -p no:xdist tests/attractor/test_kill_campaign.py
 
 fmt: setup ## format the code and mend what lint can mend
 	$(BIN)/ruff check --fix --exit-zero

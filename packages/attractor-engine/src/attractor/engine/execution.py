@@ -98,6 +98,7 @@ class Execution:
         """Go on until the run ends, or waits. `store_changes` may record something before the first step."""
         self._begun = time.monotonic(), self.checkpoint.elapsed
         if self.checkpoint.status is RunStatus.RESTARTED:
+            self.write_files()
             self._restart()
         await self._traverse(store_changes)
         while self.checkpoint.status is RunStatus.RESTARTED:
