@@ -12,6 +12,7 @@ from agent_loop import LocalExecutionEnvironment
 from agent_loop.environments import (
     ExecutionEnvironmentError,
     LoggingExecutionEnvironment,
+    MemoryExecutionEnvironment,
     ReadOnlyExecutionEnvironment,
     SandboxExecutionEnvironment,
 )
@@ -74,3 +75,26 @@ async def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 @every_check
 async def test_sandbox(sandbox: Any, check: Any) -> None:
     await suite.run(check, sandbox)
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[Any]:
+    pytest.importorskip("bashkit", reason="the package bashkit is not installed (the extra agent-loop[memory])")
+    environment = MemoryExecutionEnvironment()
+    await environment.initialize()
+    yield suite.Subject(
+        environment=environment,
+        # Its `yes` prints no more than 10,000 lines.
+        commands=suite.Commands(endless="while :; do echo 'flood of output'; done"),
+        lacks={
+            suite.Feature.PROCESSES: "the shell and its commands run in a thread, and background jobs are waited for",
+            suite.Feature.LINE_BREAKS: "bashkit refuses them",
+            suite.Feature.FLOODS: "bashkit keeps the first 10 MB and counts no further",
+        },
+    )
+    await environment.cleanup()
+
+
+@every_check
+async def test_memory(memory: Any, check: Any) -> None:
+    await suite.run(check, memory)
