@@ -6,6 +6,7 @@ import pytest
 from attractor.backends.llm import LlmBackend
 from attractor.cli.app import app
 from attractor.engine.limits import Limits
+from attractor.errors import ValidationError
 from attractor.graph import to_dollars
 from attractor.pipeline import PipelineRunner, RunResult
 from click.testing import CliRunner
@@ -66,4 +67,16 @@ def test_the_command_refuses_a_cost_limit_on_a_model_without_a_price(
     result = CliRunner().invoke(app, ["run", str(tmp_path / "g.dot"), *flags])
     assert result.exit_code == 2
     assert "price is unknown" in result.output
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    ["max_cost=lots", 'max_cost="-1"', 'max_cost="$5"', "max_cost=nan", 'max_tokens="1e6"', "max_tokens=-5"]
+    + ["max_duration=soon", 'max_duration=""', 'max_cost=""'],
+)
+async def test_a_limit_that_can_not_be_read_is_an_error_and_never_no_limit(tmp_path: Path, attrs: str) -> None:
+    text = f"digraph g {{ {attrs}; start [shape=Mdiamond]; exit [shape=Msquare]; start -> exit }}"
+    with pytest.raises(ValidationError, match=f"{attrs.partition('=')[0]} of the graph is .* a limit can't be guessed"):
+        await PipelineRunner(logs_root=tmp_path / "run").run(text)
     assert not (tmp_path / "run").exists()

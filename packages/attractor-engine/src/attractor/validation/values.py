@@ -26,6 +26,7 @@ from attractor.graph import (
     Node,
     Value,
     to_bool,
+    to_dollars,
     to_int,
     to_seconds,
     to_text,
@@ -35,6 +36,8 @@ from attractor.stylesheet import PROPERTIES, parse_stylesheet
 from attractor.validation.survey import Survey, listing
 
 _TYPE_TO_SHAPE = {handler: shape for shape, handler in SHAPE_TO_TYPE.items()}
+BUDGETS = ("max_cost", "max_tokens", "max_duration")
+"""Limits of the graph: a run that would not keep to what was meant must not begin."""
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 
 
@@ -116,10 +119,14 @@ def attribute_value(survey: Survey) -> Iterator[Diagnostic]:
     for owner in _owners(survey):
         for key, value in owner.item.attrs.items():
             known = owner.known.get(key)
-            if known is None or to_text(value) == "" or _is_inherited(owner.item, key):
+            is_budget = isinstance(owner.item, Graph) and key in BUDGETS
+            if known is None or (to_text(value) == "" and not is_budget) or _is_inherited(owner.item, key):
                 continue
             wanted = _wanted(known, value)
-            if wanted:
+            if wanted and is_budget:
+                message = f"{key} of the graph is {to_text(value)!r}, which is not {wanted}; a limit can't be guessed"
+                yield owner.finding(survey, "attribute_value", message, key, f"write {wanted}", Severity.ERROR)
+            elif wanted:
                 default = f"its default, {known.default}," if known.default else "its default"
                 yield owner.finding(
                     survey,
@@ -137,6 +144,8 @@ def _is_inherited(item: Graph | Node | Edge, key: str) -> bool:
 
 def _wanted(known: Attribute, value: Value) -> str:
     """What the attribute should hold, if the value is something else."""
+    if known.name == "max_cost":
+        return "an amount in US dollars, such as 2.50" if to_dollars(value) is None else ""
     if known.kind is Kind.INTEGER:
         number = to_int(value)
         if number is None or known.name == "weight":
