@@ -7,7 +7,6 @@ stdin, and writes its answer to stdout.
 import json
 import pickle
 import posixpath
-import resource
 import shlex
 import sys
 from dataclasses import dataclass
@@ -17,6 +16,9 @@ from agent_loop.environments.base import GrepOptions
 from agent_loop.environments.glob_patterns import glob_filter
 from agent_loop.environments.local_search import compile_pattern, format_results, match_lines, shown_path
 from agent_loop.errors import ExecutionEnvironmentError
+
+if sys.platform != "win32":
+    import resource
 
 # Whoever started this may be killed itself. Longer than any command may take.
 _MOST_SECONDS = 900
@@ -100,7 +102,8 @@ def query(task: Query) -> Answer:
 
 def main() -> None:
     """Do what stdin says."""
-    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
+    if sys.platform != "win32":
+        resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
     task = pickle.load(sys.stdin.buffer)
     try:
         answer = search(task) if isinstance(task, Search) else query(task)
