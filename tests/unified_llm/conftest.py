@@ -57,6 +57,12 @@ def official_types() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def official_samples() -> ModuleType:
+    """The module `official_samples.py`: values of the types that the providers' own SDKs have for answers."""
+    return _load_module(Path(__file__).with_name("official_samples.py"))
+
+
+@pytest.fixture(scope="session")
 def replay() -> ModuleType:
     """The module `replay.py`: `replay`, `check`, `check_discipline`, `pieces`."""
     return _replay

@@ -7,7 +7,7 @@ from typing import Any
 _Json = dict[str, Any]
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]")
-_VALUES = ("stringValue", "numberValue", "boolValue")
+_VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
 _MOST_ITEMS = 100_000
 
 
@@ -18,7 +18,10 @@ def add_partial(arguments: _Json, partial: _Json, *, continues: bool) -> None:
     ValueError for a path that leads nowhere.
     """
     steps = _steps(partial["jsonPath"])
-    value = next((partial[name] for name in _VALUES if name in partial), None)
+    kind = next((name for name in _VALUES if name in partial), None)
+    if kind is None and continues:
+        return  # says only that no more will come
+    value = None if kind in (None, "nullValue") else partial[kind]
     holder: Any = arguments
     for step, following in pairwise(steps):
         holder = _child(holder, step, [] if isinstance(following, int) else {})

@@ -84,16 +84,18 @@ class ItemStream:
         """A part of a message's content was announced."""
         events: list[StreamEvent] = []
         if (payload.get("part") or {}).get("type") in ("output_text", "refusal"):
-            self._piece(payload.get("content_index", len(self._pieces)), TEXT, events)
+            self._piece(("content_index", payload.get("content_index", len(self._pieces))), TEXT, events)
         return events
 
-    def add_text(self, types: EventTypes, index: int | None, text: str) -> list[StreamEvent]:
-        """More of a text or of reasoning; `index` numbers the pieces, and without it the last one is meant."""
-        key: object = index
+    def add_text(self, types: EventTypes, numbering: str, index: int | None, text: str) -> list[StreamEvent]:
+        """More of a text or of reasoning.
+
+        `index` numbers the pieces, and without it the last one is meant. `numbering` names the field it came in: a
+        summary's pieces are counted apart from those of the reasoning itself.
+        """
+        key: object = (numbering, index)
         if index is None:
-            key = next(reversed(self._pieces), 0)
-        elif types is REASONING:
-            key = (types, index)
+            key = next(reversed(self._pieces), key)
         events: list[StreamEvent] = []
         piece = self._piece(key, types, events)
         if text:
@@ -112,6 +114,8 @@ class ItemStream:
         """The item is whole: say what hasn't been said, and end what is open."""
         events: list[StreamEvent] = []
         self.wire = wire = self._mend(dict(wire), events)
+        if None in self._pieces:  # announced, and none of its text was told
+            self._pieces[object()] = self._pieces.pop(None)
         open_pieces = list(self._pieces.values())
         self.parts = []
         for part in parse_item(wire, self._provider, reasoning_id):

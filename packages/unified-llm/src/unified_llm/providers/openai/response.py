@@ -193,7 +193,7 @@ class StreamDecoder:
         kind = payload.get("type")
         if (target := _DELTAS.get(kind or "")) is not None and self._started:
             kinds, index_name = target
-            return self._item(payload).add_text(kinds, payload.get(index_name), payload["delta"])
+            return self._item(payload).add_text(kinds, index_name, payload.get(index_name), payload["delta"])
         if kind == "error" or kind == "response.failed" or payload.get("error"):
             raise error_from_event(provider=self._provider, payload=payload, headers=self._headers)
         events: list[StreamEvent] = []

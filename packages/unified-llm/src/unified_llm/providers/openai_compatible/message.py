@@ -15,7 +15,7 @@ from unified_llm.providers.openai_compatible.request import (
 )
 from unified_llm.spec.events import StreamEvent, StreamEventType
 from unified_llm.spec.messages import ContentKind, ContentPart, ThinkingData, ToolCallData
-from unified_llm.spec.tools import ToolCall
+from unified_llm.spec.tools import ToolCall, parse_arguments
 
 _Json = dict[str, Any]
 
@@ -35,6 +35,8 @@ KNOWN_FIELDS = frozenset(
     )
 )
 """The fields of a message or delta that `MessageDecoder` understands."""
+FOREIGN_FIELDS = "fields"
+"""The key under a part's metadata for the message's other fields (annotations, audio, images). They stay here."""
 
 
 def new_call_id() -> str:
@@ -69,6 +71,11 @@ class _Call:
     pieces: list[str] = field(default_factory=list)
     own: _Json = field(default_factory=dict)
     started: ToolCall | None = None
+
+    @property
+    def may_be_whole(self) -> bool:
+        """Whether what has come of the arguments could be all of them."""
+        return not self.pieces or parse_arguments("".join(self.pieces))[1] is None
 
     def part(self, provider: str) -> ContentPart:
         text = "".join(self.pieces)
@@ -107,11 +114,11 @@ class _Calls:
         if index is not None:
             call = self._at.get(index)
             # Some servers number every call 0. A new id alone is no sign, as others send one with each fragment.
-            if call is not None and id and name and call.name and id != call.id:
+            if call is not None and id and name and call.name and id != call.id and not _continues(call, name):
                 call = None
         elif id:
             call = next((call for call in self.all if call.id == id), None)
-        elif not name and self.all:
+        elif self.all and (not name or _continues(self.all[-1], name)):
             call = self.all[-1]
         if call is None:
             call = _Call(id=id)
@@ -119,6 +126,11 @@ class _Calls:
         if index is not None:
             self._at[index] = call
         return call
+
+
+def _continues(call: _Call, name: str) -> bool:
+    """Whether a fragment that gives a name once more goes on with the call, rather than begin another of that name."""
+    return name == call.name and not call.may_be_whole
 
 
 class MessageDecoder:
@@ -136,6 +148,7 @@ class MessageDecoder:
         self._open: _Segment | None = None
         self._calls = _Calls()
         self._extras: _Json = {}
+        self._foreign: _Json = {}
         self._blank = ""
 
     def add(self, delta: _Json, events: list[StreamEvent]) -> None:
@@ -163,12 +176,17 @@ class MessageDecoder:
             self._tool_call({"index": 0, "function": legacy}, events)
         if extra := delta.get("extra_content"):
             self._extras["extra_content"] = extra
+        for name in delta.keys() - KNOWN_FIELDS:
+            if delta[name]:
+                self._foreign[name] = _joined(self._foreign.get(name), delta[name])
 
     def end(self, events: list[StreamEvent]) -> list[ContentPart]:
         """Close what is open and return the parts of the message."""
         last = next((item for item in reversed(self._items) if not isinstance(item, _Block)), None)
         if last is not None and self._extras:
             last.own[MESSAGE_EXTRAS] = self._extras
+        if last is not None and self._foreign:
+            last.own[FOREIGN_FIELDS] = self._foreign
         self._close(events)
         for call in self._calls.all:
             if call.started is None and call.pieces:
@@ -280,6 +298,16 @@ class MessageDecoder:
             StreamEvent(type=StreamEventType.TOOL_CALL_DELTA, delta=piece, tool_call=call.started)
             for piece in call.pieces
         )
+
+
+def _joined(known: Any, more: Any) -> Any:
+    """A field that came in pieces: lists and texts grow, objects are merged, everything else is replaced."""
+    match known, more:
+        case (list(), list()) | (str(), str()):
+            return known + more
+        case dict(), dict():
+            return {**known, **{name: _joined(known.get(name), more[name]) for name in more}}
+    return more
 
 
 def _merge_details(known: list[_Json], fragments: Iterable[_Json]) -> None:
