@@ -119,13 +119,8 @@ class PipelineRunner:
         path = _absolute(self._logs_root or default_runs_root() / run_id)
         manifest = {
             "run_id": run_id,
-            "name": parsed.name,
-            "label": parsed.label,
-            "goal": parsed.goal,
+            **_describe(parsed, graph_hash),
             "started_at": self._clock(),
-            "file_name": parsed.file_name,
-            "folder": str(_absolute(parsed.file_name).parent) if parsed.file_name else "",
-            "graph_hash": graph_hash,
             "working_dir": str(working_dir),
             "dry_run": bool(self._dry_run),
             "context": self._values,
@@ -181,7 +176,7 @@ class PipelineRunner:
     def _prepare(self, parsed: Graph, working_dir: Path, dry_run: bool) -> "_Prepared":
         """Transform and validate."""
         graph = apply_transforms(parsed, self._transforms)
-        make = partial(self._make_child, working_dir=working_dir, dry_run=dry_run)
+        make = partial(_make_child, self, working_dir=working_dir, dry_run=dry_run)
         own = build_registry(
             self._backend,
             interviewer=self._interviewer,
@@ -193,19 +188,7 @@ class PipelineRunner:
         )
         registry = own.merged_with(self._handlers)
         diagnostics = validate_or_raise(graph, self._lint_rules, handler_types=registry.types)
-        refused = [
-            Diagnostic(
-                rule="handler_registered",
-                severity=Severity.ERROR,
-                message=reason,
-                node_id=node.id,
-                file_name=graph.file_name,
-                span=node.span,
-            )
-            for node, reason in registry.find_unhandled(graph.nodes.values(), graph)
-        ]
-        if refused:
-            raise ValidationError([*diagnostics, *refused])
+        _refuse_unhandled(registry, graph, diagnostics)
         return _Prepared(graph, registry, own, tuple(diagnostics))
 
     async def _execute(
@@ -259,23 +242,6 @@ class PipelineRunner:
                 if observer:
                     await anyio.to_thread.run_sync(observer.close)
 
-    def _make_child(self, plan: ChildPlan, ties: Ties, *, working_dir: Path, dry_run: bool) -> "PipelineRunner":
-        """A runner like this one, for a run within the present one."""
-        child = PipelineRunner(
-            backend=self._backend,
-            interviewer=self._interviewer,
-            logs_root=plan.logs_root,
-            handlers=self._handlers,
-            transforms=self._transforms,
-            lint_rules=self._lint_rules,
-            context=plan.context,
-            working_dir=plan.working_dir or working_dir,
-            dry_run=dry_run,
-            clock=self._clock,
-        )
-        child._ties = ties
-        return child
-
     def _emit(self, kind: type[Event], **fields: Any) -> Event:
         assert self._log is not None
         return self._log.emit(kind, **fields)
@@ -289,6 +255,55 @@ class _Prepared:
     registry: HandlerRegistry
     own: HandlerRegistry
     diagnostics: tuple[Diagnostic, ...]
+
+
+def _refuse_unhandled(registry: HandlerRegistry, graph: Graph, diagnostics: Sequence[Diagnostic]) -> None:
+    """Raises ValidationError, with all diagnostics, if a node has no handler."""
+    refused = [
+        Diagnostic(
+            rule="handler_registered",
+            severity=Severity.ERROR,
+            message=reason,
+            node_id=node.id,
+            file_name=graph.file_name,
+            span=node.span,
+        )
+        for node, reason in registry.find_unhandled(graph.nodes.values(), graph)
+    ]
+    if refused:
+        raise ValidationError([*diagnostics, *refused])
+
+
+def _make_child(
+    parent: PipelineRunner, plan: ChildPlan, ties: Ties, *, working_dir: Path, dry_run: bool
+) -> PipelineRunner:
+    """A runner like the parent, for a run within the parent's."""
+    child = PipelineRunner(
+        backend=parent._backend,
+        interviewer=parent._interviewer,
+        logs_root=plan.logs_root,
+        handlers=parent._handlers,
+        transforms=parent._transforms,
+        lint_rules=parent._lint_rules,
+        context=plan.context,
+        working_dir=plan.working_dir or working_dir,
+        dry_run=dry_run,
+        clock=parent._clock,
+    )
+    child._ties = ties
+    return child
+
+
+def _describe(graph: Graph, graph_hash: str) -> dict[str, Any]:
+    """What the manifest says of a pipeline."""
+    return {
+        "name": graph.name,
+        "label": graph.label,
+        "goal": graph.goal,
+        "file_name": graph.file_name,
+        "folder": str(_absolute(graph.file_name).parent) if graph.file_name else "",
+        "graph_hash": graph_hash,
+    }
 
 
 def _announce_end(log: EventLog, checkpoint: Checkpoint, path: Path, duration: float) -> None:

@@ -121,7 +121,7 @@ class Traversal:
     async def _step(self, node: Node) -> Step:
         if reason := self.walk.budget.limits.refuse_visit(node, self._count_visits(node)):
             return self._fail(reason)
-        at_exit = self._is_exit(node)
+        at_exit = self.walk.graph.handler_type(node) == "exit"
         if not at_exit and (reason := self.walk.budget.refuse()):
             return self._fail(reason)
         if at_exit and (gate := check_goal_gates(self.walk.graph, self.checkpoint.node_outcomes)):
@@ -171,7 +171,7 @@ class Traversal:
                 outcome=outcome,
                 attempts=attempts,
                 next_node=route.target,
-                edge=self._index(route.edge),
+                edge=_index(route.edge, self.walk.graph),
                 status=self._status_behind(route),
             )
         # A path that ends before the exit ends the run too; that is no way around a goal gate.
@@ -269,13 +269,12 @@ class Traversal:
         edges = self.walk.graph.outgoing_edges(self.checkpoint.current_node)
         return edges[index] if index is not None and index < len(edges) else None
 
-    def _index(self, edge: Edge | None) -> int | None:
-        if edge is None:
-            return None
-        return next(index for index, other in enumerate(self.walk.graph.outgoing_edges(edge.source)) if other is edge)
-
-    def _is_exit(self, node: Node) -> bool:
-        return self.walk.graph.handler_type(node) == "exit"
-
     def _passes_on(self, node: Node) -> bool:
         return self.walk.graph.handler_type(node) == "conditional"
+
+
+def _index(edge: Edge | None, graph: Graph) -> int | None:
+    """The edge's place among those of its source; None for a jump."""
+    if edge is None:
+        return None
+    return next(index for index, other in enumerate(graph.outgoing_edges(edge.source)) if other is edge)
