@@ -39,6 +39,7 @@ LAYERS = {
     ],
     "attractor": [
         "cli",
+        "server",
         "sync",
         "testing",
         "pipeline",
@@ -80,7 +81,7 @@ PUBLIC_MODULES = {
     "agent_loop.personalization",
 }
 # Optional extras, and what is too heavy for everyone's start-up. Any other import stands at the top of its file.
-LAZY = {"xllamacpp", "genai_prices", "opentelemetry", "bashkit", "jsonschema", "referencing", "anyio"}
+LAZY = {"xllamacpp", "genai_prices", "opentelemetry", "asyncssh", "bashkit", "wasmtime", "jsonschema", "referencing", "anyio"}
 HTTP_MODULES = {
     "httpx": "unified_llm.provider_utils.httpx_client",
     "httpx2": "unified_llm.provider_utils.httpx_client",

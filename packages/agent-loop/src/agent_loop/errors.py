@@ -5,6 +5,8 @@ AgentLoopError
  +-- EventsLostError         a reader of events fell too far behind
  +-- SavedHistoryError       what should be a saved conversation isn't one
  +-- PersonalizationError    the memory of how a person works can't do what it was asked
+      +-- NotSeededError        there is no memory yet
+      +-- AlreadySeededError    there is a memory already, and nobody said to replace it
       +-- DamagedMemoryError    what should hold such a memory doesn't; it is left as it is
       +-- EngineError           what was asked for an update gave no answer
  +-- ToolError               a tool can't do what it was asked; the text is meant for the model
@@ -32,7 +34,15 @@ class SavedHistoryError(AgentLoopError):
 
 
 class PersonalizationError(AgentLoopError):
-    """The memory of how a person works can't do what it was asked: it isn't there yet, or there already."""
+    """The memory of how a person works can't do what it was asked."""
+
+
+class NotSeededError(PersonalizationError):
+    """There is no memory yet: it begins with a few basins that somebody names."""
+
+
+class AlreadySeededError(PersonalizationError):
+    """There is a memory already, and nobody said to replace it."""
 
 
 class DamagedMemoryError(PersonalizationError):

@@ -1,6 +1,12 @@
 """A small memory of how a person works, across conversations: updated by a model, bounded by pure functions."""
 
-from agent_loop.errors import DamagedMemoryError, EngineError, PersonalizationError
+from agent_loop.errors import (
+    AlreadySeededError,
+    DamagedMemoryError,
+    EngineError,
+    NotSeededError,
+    PersonalizationError,
+)
 from agent_loop.personalization.comparison import Comparison, Difference, Proposal, compare_engines
 from agent_loop.personalization.context import build_context, trend_of
 from agent_loop.personalization.engines import ClaudeProcessEngine, ClientEngine, Engine
@@ -36,6 +42,7 @@ __all__ = [
     "ACTIVE_ABOVE",
     "MAX_WEIGHT",
     "MIN_WEIGHT",
+    "AlreadySeededError",
     "Basin",
     "BasinUpdate",
     "ClaudeProcessEngine",
@@ -51,6 +58,7 @@ __all__ = [
     "MemoryStore",
     "Meta",
     "NewBasin",
+    "NotSeededError",
     "PersonalMemory",
     "PersonalState",
     "PersonalizationError",

@@ -7,7 +7,7 @@ from typing import Any
 from unified_llm import Client
 
 from agent_loop.clock import Clock, utc_now
-from agent_loop.errors import EngineError, PersonalizationError
+from agent_loop.errors import AlreadySeededError, EngineError, NotSeededError, PersonalizationError
 from agent_loop.history import Turn
 from agent_loop.personalization.context import build_context
 from agent_loop.personalization.engines import ClientEngine, Engine, ask
@@ -25,8 +25,6 @@ from agent_loop.personalization.state import Basin, PersonalState, create_initia
 from agent_loop.personalization.stores import Store
 from agent_loop.personalization.transcripts import MAX_CONVERSATION, render_conversation, shorten_conversation
 from agent_loop.personalization.update import Update, parse_update
-
-NOT_SEEDED = "there is no memory yet; seed it first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ class PersonalMemory:
         return replace(self, engine=ClientEngine(client, provider=provider), model=self.model or model)
 
     async def load(self) -> PersonalState:
-        """The state. Raises PersonalizationError if there is none yet."""
+        """The state. Raises NotSeededError if there is none yet."""
         return _require(await self.store.load())
 
     async def context(self) -> str:
@@ -72,14 +70,14 @@ class PersonalMemory:
         return build_context(state, subject=self.subject) if state else ""
 
     async def seed(self, seeds: Iterable[Mapping[str, Any]], *, force: bool = False) -> PersonalState:
-        """Begin with these basins. Raises PersonalizationError, and changes nothing, if there is a memory already,
-        unless `force` is set.
+        """Begin with these basins. Raises AlreadySeededError, and changes nothing, if there is a memory already, unless
+        `force` is set; PersonalizationError for basins that are none.
         """
         initial = create_initial_state(seeds, now=self._now())
 
         def change(current: PersonalState | None) -> PersonalState:
             if current is not None and not force:
-                raise PersonalizationError(
+                raise AlreadySeededError(
                     f"there is a memory already, of {current.update_count} updates; only force replaces it"
                 )
             return initial
@@ -89,8 +87,8 @@ class PersonalMemory:
     async def ingest(self, summary: str, vibes: Sequence[str] = ()) -> Ingested:
         """Take a conversation in: ask the engine for an update, and apply what the safeguards let through.
 
-        Changes that others make in the meantime are kept. Raises PersonalizationError without a memory or an engine,
-        EngineError if the engine fails; nothing is changed then, nor by an answer that is of no use at all.
+        Changes that others make in the meantime are kept. Raises NotSeededError without a memory, EngineError if there
+        is no engine, it fails, or its answer is of no use at all; nothing is changed then.
         """
         engine = self._require_engine()
         if not summary.strip():
@@ -150,7 +148,7 @@ class PersonalMemory:
 
     def _require_engine(self) -> Engine:
         if self.engine is None:
-            raise PersonalizationError("no engine is set up that could be asked for an update")
+            raise EngineError("no engine is set up that could be asked for an update")
         return self.engine
 
     def _provenance(self, engine: Engine, action: str) -> Provenance:
@@ -173,5 +171,5 @@ def _find(state: PersonalState, basin_id: str) -> Basin:
 
 def _require(state: PersonalState | None) -> PersonalState:
     if state is None:
-        raise PersonalizationError(NOT_SEEDED)
+        raise NotSeededError("there is no memory yet; seed it first")
     return state
