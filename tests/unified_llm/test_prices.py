@@ -2,13 +2,18 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, get_args
 
 import pytest
 from unified_llm import ModelInfo, Usage, cost_of, get_model_info, list_models
 from unified_llm.client.prices import price_of
 
 genai_prices = pytest.importorskip("genai_prices")
+get_snapshot = import_module("genai_prices.data_snapshot").get_snapshot
+UNPRICED = {"gpt-6.2-sol", "gpt-5.2-mini"}
 
 USAGE = Usage(input_tokens=1000, output_tokens=500, total_tokens=1500, cache_read_tokens=400)
 # The catalog's are list prices.
@@ -73,3 +78,37 @@ def test_without_the_package_the_catalog_prices() -> None:
         "assert cost_of(usage, 'gpt-5.2') == cost_of(usage, get_model_info('gpt-5.2')) > 0\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("model", list_models(), ids=lambda model: model.id)
+def test_context_windows_are_those_of_the_package(model: ModelInfo) -> None:
+    snapshot = get_snapshot()
+    provider = {"gemini": "google"}.get(model.provider, model.provider)
+    try:
+        _, known = snapshot.find_provider_model(model.id, None, provider, None)
+    except LookupError:
+        assert model.id in UNPRICED
+        assert model.input_cost_per_million is None
+        return
+    if known.context_window is not None:
+        # The package rounds some: 1,000,000 for 1,048,576.
+        assert model.context_window == pytest.approx(known.context_window, rel=0.05)
+
+
+def test_the_names_are_those_of_the_providers_sdks() -> None:
+    known = {
+        name
+        for place in ("anthropic.types.model:Model", "openai.types.shared.responses_model:ResponsesModel")
+        for name in literals(getattr(import_module(place.partition(":")[0]), place.partition(":")[2]))
+    }
+    unknown = {model.id for model in list_models() if model.provider != "gemini"} - known
+    # The package knows the first two, and the specification names the others.
+    assert unknown <= {"gpt-5.3-codex", "gpt-5.1-codex-mini", "gpt-5.2-mini", "gpt-5.2-codex"}
+
+
+def literals(kind: Any) -> Iterator[str]:
+    for argument in get_args(kind):
+        if isinstance(argument, str):
+            yield argument
+        else:
+            yield from literals(argument)
