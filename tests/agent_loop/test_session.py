@@ -782,3 +782,21 @@ async def test_every_kind_of_event_has_its_time(tmp_path: Path) -> None:
         *[EventKind.ASSISTANT_TEXT_START, EventKind.ASSISTANT_TEXT_END],
         *[EventKind.PROCESSING_END, EventKind.SESSION_END],
     ]
+
+
+async def test_an_argument_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:
+    """Models know shells that take a directory; run without it, their command would work elsewhere."""
+    session = start(
+        tmp_path,
+        call("shell", command="touch here", workdir="sub"),
+        call("grep", pattern="x", include="*.py"),
+        "I see.",
+    )
+    async with session:
+        await session.submit("go")
+    results = [turn.results[0] for turn in session.history if isinstance(turn, ToolResultsTurn)]
+    assert ["'workdir' was unexpected" in str(results[0].content), "'include'" in str(results[1].content)] == [
+        True,
+        True,
+    ]
+    assert not (tmp_path / "here").exists()

@@ -3,6 +3,7 @@
 import gzip
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 
@@ -56,8 +57,10 @@ class Site:
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
+                # Whoever asked may have had enough.
+                with suppress(OSError):
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def log_message(self, format: str, *arguments: object) -> None:
                 pass

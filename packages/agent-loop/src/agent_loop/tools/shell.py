@@ -43,6 +43,8 @@ def shell_tool(default_timeout_ms: int | None = None) -> RegisteredTool:
                     },
                 },
                 "required": ["command"],
+                # An argument that was passed over, a directory for instance, would make another command of it.
+                "additionalProperties": False,
             },
         ),
         shell,
