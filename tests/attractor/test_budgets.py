@@ -72,8 +72,17 @@ def test_the_command_refuses_a_cost_limit_on_a_model_without_a_price(
 
 @pytest.mark.parametrize(
     "attrs",
-    ["max_cost=lots", 'max_cost="-1"', 'max_cost="$5"', "max_cost=nan", 'max_tokens="1e6"', "max_tokens=-5"]
-    + ["max_duration=soon", 'max_duration=""', 'max_cost=""'],
+    [
+        "max_cost=lots",
+        'max_cost="-1"',
+        'max_cost="$5"',
+        "max_cost=nan",
+        'max_tokens="1e6"',
+        "max_tokens=-5",
+        "max_duration=soon",
+        'max_duration=""',
+        'max_cost=""',
+    ],
 )
 async def test_a_limit_that_can_not_be_read_is_an_error_and_never_no_limit(tmp_path: Path, attrs: str) -> None:
     text = f"digraph g {{ {attrs}; start [shape=Mdiamond]; exit [shape=Msquare]; start -> exit }}"

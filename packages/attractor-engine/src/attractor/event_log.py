@@ -18,7 +18,15 @@ from typing import Any, TypeVar
 import anyio
 
 from attractor.errors import PipelineConfigurationError, RunDirectoryError
-from attractor.events import CheckpointSaved, Event, PipelineCompleted, PipelineFailed, PipelineWaiting, StageStarted
+from attractor.events import (
+    CheckpointSaved,
+    Event,
+    PipelineCompleted,
+    PipelineFailed,
+    PipelineWaiting,
+    StageActivity,
+    StageStarted,
+)
 from attractor.state.json_values import encode_json, to_bytes
 from attractor.state.run_directory import write_all
 
@@ -26,7 +34,7 @@ EVENTS_NAME = "events.jsonl"
 _logger = logging.getLogger("attractor.events")
 _READ_BYTES = 64 * 1024
 # A quick stage ends within microseconds, and the next one begins as soon: one write for what happens between two ends.
-_BRIEFLY_HELD = (CheckpointSaved, StageStarted)
+_BRIEFLY_HELD = (CheckpointSaved, StageStarted, StageActivity)
 _ENDS = (PipelineCompleted.__name__, PipelineFailed.__name__, PipelineWaiting.__name__)
 E = TypeVar("E", bound=Event)
 

@@ -120,6 +120,19 @@ class StageSuspended(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageActivity(Event):
+    """What the stage is doing now, for whoever watches. Of an agent, `activity` is one of tool_start, tool_end, text.
+
+    `text` is one short line: a call of a tool, or how an answer begins. Pieces of answers and output are not told.
+    """
+
+    name: str
+    index: int
+    activity: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelStarted(Event):
     """A fan-out begins."""
 

@@ -25,6 +25,7 @@ from agent_loop import (
 )
 from unified_llm import Client
 
+from attractor.backends.agent_activity import SessionWatch
 from attractor.backends.agent_session import work
 from attractor.backends.model_choice import choose_model
 from attractor.backends.threads import find_thread
@@ -94,13 +95,15 @@ class AgentBackend:
             history=self._threads.get(thread, []) if thread else [],
             approvers=[hooks.approve] if hooks else [],
         )
+        watch = SessionWatch(node, context, session.provider_profile.model)
         try:
             if hooks:
                 await hooks.start()
-            result = await work(session, prompt, SteeringReader(stage_dir) if stage_dir else None, hooks)
+            result = await work(session, prompt, SteeringReader(stage_dir) if stage_dir else None, hooks, watch)
         finally:
             if hooks:
                 await hooks.close()
+            watch.close()
             report_usage(context, session.usage, session.provider_profile.model)
         if thread:
             self._threads[thread] = list(session.history)
@@ -108,6 +111,8 @@ class AgentBackend:
             raise result.error
         if stage_dir:
             (stage_dir / "response.md").write_bytes(result.text.encode("utf-8", "replace"))
+        if watch.refused and result.stop_reason is StopReason.ABORTED:
+            return Outcome.fail(f"stage {node.id!r} was stopped: {watch.refused}", terminal=True, notes=result.text)
         return _judge(node, result, reports)
 
     def resolve_model(self, node: Node, context: Context) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 import anyio
 from agent_loop import Session, SessionState, SubmitResult
 
+from attractor.backends.agent_activity import SessionWatch
 from attractor.backends.tool_hooks import ToolHooks
 from attractor.state.steering import SteeringReader
 
@@ -10,7 +11,9 @@ STEERING_SECONDS = 0.2
 """How often a stage at work looks whether somebody has written to its steering.md."""
 
 
-async def work(session: Session, prompt: str, steering: SteeringReader | None, hooks: ToolHooks | None) -> SubmitResult:
+async def work(
+    session: Session, prompt: str, steering: SteeringReader | None, hooks: ToolHooks | None, watch: SessionWatch
+) -> SubmitResult:
     """Submit the prompt and close the session. Returns when the last hook has run; raises what the session does."""
     results: list[SubmitResult] = []
     failure: Exception | None = None
@@ -18,6 +21,7 @@ async def work(session: Session, prompt: str, steering: SteeringReader | None, h
         if hooks is not None:
             tasks.start_soon(hooks.follow, session, tasks)
         async with anyio.create_task_group() as until_done:
+            until_done.start_soon(watch.follow, session)
             if steering is not None:
                 until_done.start_soon(_pass_on, session, steering)
             try:

@@ -21,9 +21,7 @@ _ENDS = (PipelineCompleted, PipelineFailed, PipelineWaiting)
 @click.command()
 @click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until the run ends.")
-@click.option(
-    "--after", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out events up to number N."
-)
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out events up to number N.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as a line of JSON.")
 def logs(run_dir: Path, follow: bool, after: int, as_json: bool) -> int:
     """Print the events of a run, finished or going on. DIR is its run directory.

@@ -11,10 +11,12 @@ from attractor.events import (
     ParallelBranchCompleted,
     ParallelStarted,
     PipelineStarted,
+    StageActivity,
     StageCompleted,
     StageFailed,
     StageRetrying,
     StageStarted,
+    StageSuspended,
 )
 from attractor.graph import Graph
 from attractor.state.usage import TokenUsage
@@ -39,6 +41,10 @@ class Progress:
                 self._screen.line(f"{self._graph.label or name}{goal}", "bold")
             case StageStarted(name=name) if self._is_work(name, "wait.human"):
                 self._screen.busy(self._title(name))
+            case StageActivity(activity="tool_start" | "text", text=text):
+                self._screen.detail(text)
+            case StageSuspended():
+                self._screen.busy("")
             case StageCompleted(name=name, duration=duration, usage=usage):
                 self._screen.busy("")
                 if self._is_work(name):

@@ -16,6 +16,9 @@ class Screen(Protocol):
     def busy(self, text: str) -> None:
         """Say what is going on from now on; empty for nothing."""
 
+    def detail(self, text: str) -> None:
+        """Say more about what is going on, where that is a moving line."""
+
     def close(self) -> None:
         """Leave the terminal as it was. More lines may follow."""
 
@@ -27,6 +30,9 @@ class SilentScreen:
         pass
 
     def busy(self, text: str) -> None:
+        pass
+
+    def detail(self, text: str) -> None:
         pass
 
     def close(self) -> None:
@@ -46,6 +52,9 @@ class PlainScreen:
         if text:
             write(self._stream, f"  ... {text}")
 
+    def detail(self, text: str) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -57,6 +66,9 @@ class ResultScreen:
         write_result(text)
 
     def busy(self, text: str) -> None:
+        pass
+
+    def detail(self, text: str) -> None:
         pass
 
     def close(self) -> None:

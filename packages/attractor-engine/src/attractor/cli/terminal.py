@@ -19,6 +19,7 @@ class TerminalScreen:
         self._console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
         self._clock = clock
         self._busy, self._since = "", 0.0
+        self._detail = ""
         self._spinner = Spinner("dots")
         self._live = Live(
             get_renderable=self._now,
@@ -39,18 +40,21 @@ class TerminalScreen:
     def busy(self, text: str) -> None:
         try:
             if text:
-                self._busy, self._since = printable(text), self._clock()
+                self._busy, self._since, self._detail = printable(text), self._clock(), ""
                 self._live.start()
             else:
                 self._live.stop()
         except OSError:
             self._busy = ""
 
+    def detail(self, text: str) -> None:
+        self._detail = printable(text)
+
     def close(self) -> None:
         self.busy("")
 
     def _now(self) -> Text:
         elapsed = self._clock() - self._since
-        self._spinner.update(text=f"{self._busy}  {elapsed:.0f} s")
+        self._spinner.update(text=f"{self._busy}  {elapsed:.0f} s  {self._detail}".rstrip())
         frame = self._spinner.render(self._console.get_time())
         return frame if isinstance(frame, Text) else Text(self._busy)

@@ -14,7 +14,15 @@ import anyio
 from attractor.calls import call
 from attractor.engine.retry import build_retry_policy, execute_with_retry
 from attractor.errors import ContextValueError
-from attractor.events import Emit, StageCompleted, StageFailed, StageRetrying, StageStarted, StageSuspended
+from attractor.events import (
+    Emit,
+    StageActivity,
+    StageCompleted,
+    StageFailed,
+    StageRetrying,
+    StageStarted,
+    StageSuspended,
+)
 from attractor.graph import Graph, Node
 from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.outcome import Outcome, StageStatus
@@ -81,6 +89,9 @@ class StageExecutor:
         handler = self._handlers.resolve(node, self._graph)
         self._prepare(node.id, external=bool(getattr(handler, "is_external", False)))
         self._emit(StageStarted, name=node.id, index=index)
+        context.run.tell = lambda kind, text: self._emit(
+            StageActivity, name=node.id, index=index, activity=kind, text=text
+        )
 
         def retrying(number: int, failed: Outcome, delay: float) -> None:
             context.set(f"internal.retry_count.{node.id}", number - 1)
