@@ -123,11 +123,11 @@ async def test_lint_errors_prevent_the_run(tmp_path: Path) -> None:
 
 
 async def test_node_without_a_handler_is_an_error_before_the_run(tmp_path: Path) -> None:
-    text = LINE.replace("a [prompt=A]", "a [shape=house]")
-    with pytest.raises(ValidationError, match=r"no handler registered for type 'stack.manager_loop'") as caught:
+    text = LINE.replace("a [prompt=A]", "a [shape=hexagon]")
+    with pytest.raises(ValidationError, match=r"no handler registered for type 'wait.human'") as caught:
         await run_pipeline(text, logs_root=tmp_path / "run")
     assert caught.value.diagnostics[-1].node_id == "a"
-    result = await run_pipeline(text, logs_root=tmp_path / "run", handlers={"stack.manager_loop": ScriptedHandler()})
+    result = await run_pipeline(text, logs_root=tmp_path / "run", handlers={"wait.human": ScriptedHandler()})
     assert result.status == "success"
 
 
