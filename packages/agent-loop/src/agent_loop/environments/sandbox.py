@@ -128,8 +128,13 @@ class SandboxExecutionEnvironment(LocalExecutionEnvironment):
         return any(path.is_relative_to(root) for root in (*self._readable, *self._roots, Path(self._output_path())))
 
     def _resolve_writable(self, path: str) -> Path:
-        # Through `_resolve` it would be an error of reading, that says nothing about writing.
+        # Through `_resolve` it would be an error of reading, that says nothing about writing. A link may be deleted
+        # wherever it leads.
         return self._require_writable(path, super()._resolve(path).resolve())
+
+    def _resolve_entry(self, path: str) -> Path:
+        entry = super()._resolve(path)
+        return self._require_writable(path, entry.parent.resolve() / entry.name)
 
     def _require_writable(self, path: str, target: Path) -> Path:
         if not any(target.is_relative_to(root) for root in (*self._roots, Path(self._output_path()))):
