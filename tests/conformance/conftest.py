@@ -1,7 +1,9 @@
 """Servers that tests of environments start for themselves."""
 
 import os
+import pwd
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -57,13 +59,18 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Docker]:
         pytest.skip("no Docker: its daemon needs root")
     # A socket's path may not be long.
     folder = tmp_path_factory.mktemp("docker")
-    socket = f"unix://{folder}/s"
+    address = f"unix://{folder}/s"
     log = folder / "log"
     options = ["--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false"]
-    places = [f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid", f"--host={socket}"]
+    places = [
+        f"--data-root={folder}/data",
+        f"--exec-root={folder}/exec",
+        f"--pidfile={folder}/pid",
+        f"--host={address}",
+    ]
     with log.open("wb") as output:
         daemon = subprocess.Popen(["dockerd", *places, *options], stdout=output, stderr=output)
-    docker = Docker(["docker", f"--host={socket}"], "kept")
+    docker = Docker(["docker", f"--host={address}"], "kept")
 
     def answers() -> bool:
         return subprocess.run([*docker.command, "version"], capture_output=True, check=False).returncode == 0
@@ -87,3 +94,47 @@ def unmount(folder: Path) -> None:
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), reverse=True):
         subprocess.run(["umount", "--lazy", mount], check=False)
+
+
+@dataclass(frozen=True)
+class SshServer:
+    """OpenSSH's server on the loopback interface, for this user and a key made for the test."""
+
+    port: int
+    username: str
+    client_key: Path
+    known_hosts: Path
+    pid: int
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    program = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None or shutil.which("ssh-keygen") is None:
+        pytest.skip("no SSH: there is no sshd or no ssh-keygen here")
+    folder = tmp_path_factory.mktemp("sshd")
+    for name in ("host", "client"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
+    settings = [f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {folder}/host", "PidFile none", "StrictModes no"]
+    settings += [f"AuthorizedKeysFile {folder}/client.pub", "PasswordAuthentication no", "UsePAM no", "MaxStartups 100"]
+    (folder / "config").write_text("\n".join(settings) + "\n")
+    if os.geteuid() == 0:
+        # Where it locks up the part of it that has no rights.
+        Path("/run/sshd").mkdir(exist_ok=True)
+    log = folder / "log"
+    with log.open("wb") as output:
+        server = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "config")], stdout=output, stderr=output)
+
+    def answers() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(answers, server, log, 10)
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    yield SshServer(port, name, folder / "client", folder / "known_hosts", server.pid)
+    server.terminate()
+    server.wait(10)

@@ -2,6 +2,9 @@
 
 import importlib.util
 import json
+import os
+import signal
+import socket
 import sys
 import uuid
 from collections.abc import AsyncIterator
@@ -11,7 +14,13 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from agent_loop.environments import DockerExecutionEnvironment, EnvironmentPolicy, ExecutionEnvironmentError
+from agent_loop.environments import (
+    DockerExecutionEnvironment,
+    EnvironmentPolicy,
+    ExecutionEnvironmentError,
+    PathNotFoundError,
+    SSHExecutionEnvironment,
+)
 
 _spec = importlib.util.spec_from_file_location("environment_suite", Path(__file__).with_name("environment.py"))
 assert _spec is not None
@@ -165,3 +174,106 @@ async def test_docker_when_the_program_is_killed(docker: Any) -> None:
     with anyio.fail_after(10):
         while await suite.count_on_host(mark):
             await anyio.sleep(0.05)
+
+
+one_sshd = pytest.mark.xdist_group("sshd")
+
+
+def over_ssh(sshd: Any, directory: Path, **arguments: Any) -> SSHExecutionEnvironment:
+    known = {"port": sshd.port, "username": sshd.username, "known_hosts": sshd.known_hosts}
+    keys = {"client_keys": [sshd.client_key], "options": {"config": None, "agent_path": None}}
+    return SSHExecutionEnvironment("127.0.0.1", str(directory), **{**known, **keys, **arguments})
+
+
+@pytest.fixture
+async def by_ssh(sshd: Any, tmp_path: Path) -> AsyncIterator[Any]:
+    directory = tmp_path / "work"
+    directory.mkdir()
+    environment = over_ssh(sshd, directory)
+    await environment.initialize()
+    yield suite.Subject(environment=environment)
+    await environment.cleanup()
+
+
+@one_sshd
+@every_check
+async def test_ssh(by_ssh: Any, check: Any) -> None:
+    await suite.run(check, by_ssh)
+
+
+@one_sshd
+async def test_ssh_trusts_and_is_trusted(sshd: Any, tmp_path: Path) -> None:
+    async def fails(match: str, **arguments: Any) -> None:
+        environment = over_ssh(sshd, tmp_path, **arguments)
+        with pytest.raises(ExecutionEnvironmentError, match=match):
+            await environment.initialize()
+        await environment.cleanup()
+
+    empty = tmp_path / "known_hosts"
+    empty.touch()
+    await fails("is not trusted: .*known_hosts", known_hosts=empty)
+    await fails("refuses the login", client_keys=[], options={"config": None, "agent_path": None, "client_keys": []})
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        await fails("can't be reached: .*Connect call failed", port=unused.getsockname()[1])
+    missing = over_ssh(sshd, tmp_path / "missing")
+    with pytest.raises(PathNotFoundError, match="missing does not exist in the host"):
+        await missing.initialize()
+
+
+@one_sshd
+async def test_ssh_more_programs_than_a_connection_takes(sshd: Any, tmp_path: Path) -> None:
+    environment = over_ssh(sshd, tmp_path)
+    await environment.initialize()
+    try:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(environment.exec_command, "sleep 1000", 1_000)
+    finally:
+        await environment.cleanup()
+
+
+def connections(sshd: Any) -> list[int]:
+    """Processes of the server that hold a connection."""
+    return [int(pid) for pid in Path(f"/proc/{sshd.pid}/task/{sshd.pid}/children").read_text().split()]
+
+
+@one_sshd
+async def test_ssh_connection_lost(sshd: Any, tmp_path: Path) -> None:
+    """The call says so, its command ends, and the next call connects anew."""
+    environment = over_ssh(sshd, tmp_path)
+    await environment.initialize()
+    mark = f"1{uuid.uuid4().int % 10**8:08}"
+
+    def cut(text: str) -> None:
+        for pid in connections(sshd):
+            os.kill(pid, signal.SIGKILL)
+
+    try:
+        with pytest.raises(
+            ExecutionEnvironmentError, match=r"the host 127\.0\.0\.1 was lost while the command ran: .+"
+        ):
+            await environment.exec_command(f"echo begun; sleep {mark}; :", 60_000, on_output=cut)
+        with anyio.fail_after(5):
+            while await suite.count_on_host(mark):
+                await anyio.sleep(0.05)
+        assert (await environment.exec_command("echo again", 5_000)).stdout == "again\n"
+        cut("")
+        assert (await environment.exec_command("echo again", 5_000)).stdout == "again\n"
+    finally:
+        await environment.cleanup()
+    with anyio.fail_after(5):
+        while connections(sshd):
+            await anyio.sleep(0.05)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_ssh_is_for_asyncio() -> None:
+    with pytest.raises(ExecutionEnvironmentError, match="asyncio only"):
+        await SSHExecutionEnvironment("127.0.0.1", "/tmp").initialize()
+
+
+async def test_ssh_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncssh", None)
+    with pytest.raises(ExecutionEnvironmentError, match=r"agent-loop\[ssh\]"):
+        await SSHExecutionEnvironment("127.0.0.1", "/tmp").initialize()

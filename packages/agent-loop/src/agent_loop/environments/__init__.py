@@ -12,6 +12,7 @@ from agent_loop.environments.local import LocalExecutionEnvironment
 from agent_loop.environments.memory import MemoryExecutionEnvironment
 from agent_loop.environments.process_group import end_processes
 from agent_loop.environments.sandbox import SandboxExecutionEnvironment
+from agent_loop.environments.ssh import RemoteSSHExecutionEnvironment, SSHExecutionEnvironment
 from agent_loop.environments.variables import EnvironmentPolicy
 from agent_loop.environments.wrappers import (
     EnvironmentWrapper,
@@ -42,6 +43,8 @@ __all__ = [
     "PathNotAllowedError",
     "PathNotFoundError",
     "ReadOnlyExecutionEnvironment",
+    "RemoteSSHExecutionEnvironment",
+    "SSHExecutionEnvironment",
     "SandboxExecutionEnvironment",
     "end_processes",
 ]
