@@ -17,6 +17,7 @@ from attractor.interviewers.programmatic import (
     DeferringInterviewer,
     QueueInterviewer,
     RecordingInterviewer,
+    ReplayInterviewer,
 )
 from attractor.interviewers.questions import QuestionStore
 
@@ -36,5 +37,6 @@ __all__ = [
     "QuestionType",
     "QueueInterviewer",
     "RecordingInterviewer",
+    "ReplayInterviewer",
     "ask_multiple",
 ]
