@@ -81,7 +81,6 @@ def test_without_a_token_every_route_is_500(serve: Serve, token: str | None) -> 
         "",
         "s3cret",
         "Bearer",
-        "Bearer ",
         "Bearer wrong",
         "Bearer s3cre",
         "Bearer s3cretx",

@@ -38,6 +38,23 @@ class Comparison:
     proposals: Sequence[Proposal]
     differences: Sequence[Difference]
 
+    def to_record(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return {
+            "proposals": [
+                {
+                    "engine": one.engine,
+                    "model": one.model,
+                    "update": one.update.to_record(),
+                    "weights": dict(one.weights),
+                    "remarks": one.update.remarks,
+                    "error": one.error,
+                }
+                for one in self.proposals
+            ],
+            "differences": [{"field": item.field, "values": list(item.values)} for item in self.differences],
+        }
+
 
 async def compare_engines(
     engines: Sequence[tuple[Engine, str]], state: PersonalState, summary: str, vibes: Sequence[str] = ()

@@ -9,10 +9,7 @@ from typing import Any
 
 from agent_loop.personalization.state import (
     MAX_DELTA,
-    MAX_EMERGING,
-    MAX_KEYWORD,
     MAX_LABEL,
-    MAX_PATTERN,
     Basin,
     PersonalState,
     unique_texts,
@@ -21,6 +18,7 @@ from agent_loop.personalization.update import Remarks, find_object, read_texts
 
 MAX_SUMMARY = 4_000
 MAX_VIBES = 10
+_SHORT = 32
 CONSOLIDATED = 6
 """How many keywords a consolidated basin has at most, which leaves room for new ones."""
 
@@ -69,7 +67,7 @@ def build_consolidation_prompt(basin: Basin) -> Prompt:
         system=_instructions("consolidation"),
         user=f"The basin:\n{_to_json(shown)}",
         max_tokens=300,
-        schema=_object(keywords=_texts(CONSOLIDATED, MAX_KEYWORD, at_least=1)),
+        schema=_object(keywords=_texts(CONSOLIDATED, _SHORT, at_least=1)),
     )
 
 
@@ -137,19 +135,20 @@ def _to_json(value: Any) -> str:
 
 
 def _update_schema(ids: Sequence[str]) -> dict[str, Any]:
-    one_of = {"type": "string", "enum": list(ids)} if ids else _text(MAX_LABEL)
+    """Tighter than what is accepted: a small model fills whatever room it is given, and is cut off in the end."""
+    one_of = {"type": "string", "enum": list(ids)} if ids else _text(_SHORT)
     touched = _object(
         id=one_of,
         weight_delta={"type": "number", "minimum": -MAX_DELTA, "maximum": MAX_DELTA},
-        new_keywords=_texts(3, MAX_KEYWORD),
-        remove_keywords=_texts(3, MAX_KEYWORD),
+        new_keywords=_texts(2, _SHORT),
+        remove_keywords=_texts(2, _SHORT),
     )
-    connection = _object(**{"from": one_of, "to": one_of, "reason": _text(MAX_PATTERN)})
-    basin = _object(label=_text(MAX_LABEL), description=_text(MAX_PATTERN), keywords=_texts(3, MAX_KEYWORD))
+    connection = _object(**{"from": one_of, "to": one_of, "reason": _text(_SHORT)})
+    basin = _object(label=_text(_SHORT), description=_text(2 * _SHORT), keywords=_texts(2, _SHORT))
     return _object(
         basin_updates={"type": "array", "maxItems": min(3, len(ids)), "items": touched},
         new_connections={"type": "array", "maxItems": 1, "items": connection},
-        emerging_patterns=_texts(MAX_EMERGING, MAX_PATTERN),
+        emerging_patterns=_texts(2, _SHORT),
         new_basin={"anyOf": [{"type": "null"}, basin]},
         phase_shift={"type": "boolean"},
     )

@@ -24,6 +24,7 @@ COMMANDS = {
     "parse": ("attractor.cli.source", "Print a pipeline's nodes and edges as JSON."),
     "fmt": ("attractor.cli.source", "Rewrite pipelines in the one layout."),
     "graph": ("attractor.cli.source", "Draw a pipeline as SVG."),
+    "memory": ("attractor.cli.memory", "Keep a memory of how you work."),
     "doctor": ("attractor.cli.doctor", "Check what this machine offers to pipelines."),
 }
 """Command -> the module that defines a function of that name, and the line that `attractor --help` shows."""
@@ -41,8 +42,9 @@ class LazyGroup(click.Group):
         module, _ = COMMANDS[cmd_name]
         command = getattr(importlib.import_module(module), cmd_name)
         assert isinstance(command, click.Command)
-        if not any(option.name == "debug" for option in command.params):
-            command.params.append(_debug_option())
+        for one in (command, *getattr(command, "commands", {}).values()):
+            if not any(option.name == "debug" for option in one.params):
+                one.params.append(_debug_option())
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

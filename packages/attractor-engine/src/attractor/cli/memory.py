@@ -11,6 +11,7 @@ import click
 from agent_loop import SavedHistoryError, load_history
 from agent_loop.personalization import (
     ClaudeProcessEngine,
+    Comparison,
     Ingested,
     NotSeededError,
     PersonalizationError,
@@ -47,7 +48,9 @@ _MEMORY = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help="The memory's file, SQLite if it ends in .db. [default: memory.json in $XDG_STATE_HOME/attractor]",
 )
-_SUBJECT = click.option("--subject", metavar="NAME", default="the user", help="Who it is about, as the block calls them.")
+_SUBJECT = click.option(
+    "--subject", metavar="NAME", default="the user", help="Who it is about, as the block calls them."
+)
 
 
 def _with(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -75,7 +78,7 @@ def memory() -> None:
     """
 
 
-@memory.command()
+@memory.command(short_help="Begin a memory with a few basins.")
 @click.argument("file", metavar="FILE", type=click.File("r", encoding="utf-8"))
 @click.option("--force", is_flag=True, help="Replace a memory that is there already.")
 @_with(_MEMORY, _json("the state"))
@@ -102,7 +105,7 @@ def seed(file: Any, path: Path | None, force: bool, as_json: bool) -> int:
     return SUCCESS
 
 
-@memory.command()
+@memory.command(short_help="Take in a conversation.")
 @click.argument("file", metavar="[FILE]", required=False, type=click.File("rb"))
 @click.option("--summary", default="", metavar="TEXT", help="Take in this summary; no FILE is read or summarized.")
 @click.option("--vibe", "vibes", multiple=True, metavar="WORD", help="A word for its mood or pace; may be repeated.")
@@ -145,7 +148,7 @@ def ingest(
     return SUCCESS
 
 
-@memory.command()
+@memory.command(short_help="Draw the basins.")
 @_with(_MEMORY, _json("the state"))
 def show(path: Path | None, as_json: bool) -> int:
     """Draw the basins: weights as bars, how the last update moved them, what they go with.
@@ -161,7 +164,7 @@ def show(path: Path | None, as_json: bool) -> int:
     return SUCCESS
 
 
-@memory.command()
+@memory.command(short_help="List the last ten changes.")
 @_with(_MEMORY, _json("the snapshots"))
 def history(path: Path | None, as_json: bool) -> int:
     """List the last ten changes: when, by which engine and model, and the weights after each.
@@ -179,7 +182,7 @@ def history(path: Path | None, as_json: bool) -> int:
     return SUCCESS
 
 
-@memory.command()
+@memory.command(short_help="Show where two engines differ.")
 @click.argument("file", metavar="[FILE]", required=False, type=click.File("rb"))
 @click.option("--summary", default="", metavar="TEXT", help="Compare on this summary; no FILE is read or summarized.")
 @click.option("--vibe", "vibes", multiple=True, metavar="WORD", help="A word for its mood or pace; may be repeated.")
@@ -204,7 +207,7 @@ def compare(
     """
     conversation = "" if summary else _read_conversation(file)
 
-    async def work() -> Any:
+    async def work() -> Comparison:
         async with open_engine(EngineChoice(kind="client", provider=provider, model=model)) as opened:
             known = PersonalMemory(
                 store=open_store(_place(path)),
@@ -228,7 +231,7 @@ def compare(
     return SUCCESS
 
 
-@memory.command()
+@memory.command(short_help="Have a model abstract keywords.")
 @click.argument("basins", metavar="[BASIN]...", nargs=-1)
 @_with(*_ENGINE_OPTIONS, _MEMORY, _json("whose keywords were consolidated"))
 def consolidate(basins: tuple[str, ...], path: Path | None, as_json: bool, **engine: Any) -> int:
@@ -251,7 +254,7 @@ def consolidate(basins: tuple[str, ...], path: Path | None, as_json: bool, **eng
     return SUCCESS
 
 
-@memory.command()
+@memory.command(short_help="Print the block for a system prompt.")
 @_with(_MEMORY, _SUBJECT, _json("the block"))
 def context(path: Path | None, subject: str, as_json: bool) -> int:
     """Print the block that a system prompt gets.

@@ -1,39 +1,31 @@
 """A memory drawn in the terminal."""
 
 import io
+import shutil
 import sys
 from collections.abc import Sequence
 
-from agent_loop.personalization import (
-    ACTIVE_ABOVE,
-    Basin,
-    Comparison,
-    PersonalState,
-    Snapshot,
-    trend_of,
-)
+from agent_loop.personalization import Basin, Comparison, PersonalState, Snapshot, trend_of
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from attractor.cli.output import printable
 
-_BAR = 20
+_BAR, _WIDTH = 20, 120
 _SPARKS = "▁▂▃▄▅▆▇█"
-_STYLES = {"↑": "green", "↓": "red", "→": "dim"}
 
 
 def draw_state(state: PersonalState) -> str:
     """The basins, heaviest first, and what the whole looks like."""
     table = _table("basin", "weight", "", "trend", "last", "keywords", "goes with")
     for basin in sorted(state.basins, key=lambda one: -one.weight):
-        arrow = trend_of(basin)
         labels = [other.label for other in map(state.find, basin.connections) if other is not None]
         table.add_row(
-            Text(printable(basin.label), style="bold" if basin.weight > ACTIVE_ABOVE else "dim"),
-            Text(_bar(basin.weight), style="cyan" if basin.weight > ACTIVE_ABOVE else "dim"),
+            Text(printable(basin.label)),
+            _bar(basin.weight),
             f"{basin.weight:.2f}",
-            Text(arrow, style=_STYLES[arrow]),
+            trend_of(basin),
             _sparks(basin),
             Text(printable(", ".join(basin.keywords)) + (f" (full, {basin.cap_hits}x)" if basin.cap_hits else "")),
             Text(printable(", ".join(labels))),
@@ -98,18 +90,15 @@ def _sparks(basin: Basin) -> str:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, no_wrap=column in ("weight", "trend", "last", "when"))
     return table
 
 
 def _render(renderable: RenderableType) -> str:
-    """As text: coloured and as wide as the terminal where stdout is one, else plain and wide."""
-    terminal = sys.stdout.isatty()
+    """As plain text, as wide as the terminal if stdout is one."""
     buffer = io.StringIO()
-    console = Console(
-        file=buffer, force_terminal=terminal, no_color=not terminal, width=None if terminal else 120, highlight=False
-    )
-    console.print(renderable)
+    width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else _WIDTH
+    Console(file=buffer, width=width, highlight=False).print(renderable)
     return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").split("\n"))
