@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 from unified_llm import (
     AnthropicAdapter,
@@ -101,34 +102,49 @@ CANDIDATE_EVENTS = [
 ]
 
 
-def answering(body: dict[str, Any], events: list[dict[str, Any]]) -> Callable[[httpx.Request], httpx.Response]:
+Answer = Callable[[Any], tuple[int, dict[str, Any]]]
+
+every_library = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+
+
+def client_of(library: Any, answer: Answer) -> Any:
+    """A client of httpx or httpx2 whose other end answers with a status and the arguments of a response."""
+
+    def respond(request: Any) -> Any:
+        status, content = answer(request)
+        return library.Response(status, **content)
+
+    return library.AsyncClient(transport=library.MockTransport(respond))
+
+
+def answering(body: dict[str, Any], events: list[dict[str, Any]]) -> Answer:
     frames = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Any) -> tuple[int, dict[str, Any]]:
         if not (json.loads(request.content).get("stream") or "stream" in request.url.path):
-            return httpx.Response(200, json=body)
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=frames + "data: [DONE]\n\n")
+            return 200, {"json": body}
+        return 200, {"headers": {"content-type": "text/event-stream"}, "content": frames + "data: [DONE]\n\n"}
 
     return answer
 
 
-def refuse(request: httpx.Request) -> httpx.Response:
-    return httpx.Response(429, json={"error": {"message": "slow down", "type": "rate_limit_error"}})
+def refuse(request: Any) -> tuple[int, dict[str, Any]]:
+    return 429, {"json": {"error": {"message": "slow down", "type": "rate_limit_error"}}}
 
 
-def chat_adapter(http_client: httpx.AsyncClient) -> ProviderAdapter:
+def chat_adapter(http_client: Any) -> ProviderAdapter:
     return OpenAICompatibleAdapter(base_url="http://chat.test/v1", http_client=http_client)
 
 
-def anthropic_adapter(http_client: httpx.AsyncClient) -> ProviderAdapter:
+def anthropic_adapter(http_client: Any) -> ProviderAdapter:
     return AnthropicAdapter(api_key="key", base_url="http://anthropic.test", http_client=http_client)
 
 
-def openai_adapter(http_client: httpx.AsyncClient) -> ProviderAdapter:
+def openai_adapter(http_client: Any) -> ProviderAdapter:
     return OpenAIAdapter(api_key="key", base_url="http://openai.test/v1", http_client=http_client)
 
 
-def gemini_adapter(http_client: httpx.AsyncClient) -> ProviderAdapter:
+def gemini_adapter(http_client: Any) -> ProviderAdapter:
     return GeminiAdapter(api_key="key", base_url="http://gemini.test", http_client=http_client)
 
 
@@ -142,14 +158,18 @@ ADAPTERS = {
 
 @pytest.mark.parametrize("check", suite.ALL_ANSWERING, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", ADAPTERS)
-async def test_the_adapter_answers(name: str, check: Callable[[ProviderAdapter, Request], Awaitable[None]]) -> None:
+@every_library
+async def test_the_adapter_answers(
+    library: Any, name: str, check: Callable[[ProviderAdapter, Request], Awaitable[None]]
+) -> None:
     make, answer = ADAPTERS[name]
-    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http_client:
+    async with client_of(library, answer) as http_client:
         await check(make(http_client), ASK)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-async def test_the_adapter_fails(name: str) -> None:
+@every_library
+async def test_the_adapter_fails(library: Any, name: str) -> None:
     make, _ = ADAPTERS[name]
-    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as http_client:
+    async with client_of(library, refuse) as http_client:
         await suite.check_failure(make(http_client), ASK, RateLimitError)

@@ -80,15 +80,19 @@ Answer = Say | Refuse | Callable[[Sent], "Say | Refuse"]
 
 
 class NativeServer:
-    """Plays the answers in order to one provider's adapter, whole or streamed as asked; `sent` is what came in."""
+    """Plays the answers in order to one provider's adapter, whole or streamed as asked; `sent` is what came in.
 
-    def __init__(self, provider: str, *answers: Answer) -> None:
+    `library` is httpx or httpx2.
+    """
+
+    def __init__(self, provider: str, *answers: Answer, library: Any = httpx) -> None:
+        self._library = library
         self.provider = provider
         self.sent: list[Sent] = []
         self._answers = list(answers)
 
     def client(self) -> Client:
-        http_client = httpx.AsyncClient(transport=httpx.MockTransport(self._handle))
+        http_client = self._library.AsyncClient(transport=self._library.MockTransport(self._handle))
         adapters: dict[str, Callable[[], Any]] = {
             "openai": lambda: OpenAIAdapter("secret", http_client=http_client),
             "anthropic": lambda: AnthropicAdapter("secret", http_client=http_client),
@@ -99,7 +103,7 @@ class NativeServer:
         }
         return Client({self.provider: adapters[self.provider]()}, self.provider)
 
-    def _handle(self, request: httpx.Request) -> httpx.Response:
+    def _handle(self, request: Any) -> Any:
         headers = {name.lower(): value for name, value in request.headers.items()}
         sent = Sent(request.url.path, headers, json.loads(request.content))
         self.sent.append(sent)
@@ -108,12 +112,14 @@ class NativeServer:
         if callable(answer):
             answer = answer(sent)
         if isinstance(answer, Refuse):
-            return httpx.Response(answer.status, headers=answer.headers, json=ERRORS[self.provider](answer.status))
+            return self._library.Response(
+                answer.status, headers=answer.headers, json=ERRORS[self.provider](answer.status)
+            )
         body, frames = WIRES[self.provider](answer)
         if not sent.is_stream:
-            return httpx.Response(200, json=body)
+            return self._library.Response(200, json=body)
         content = "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames)
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, text=content)
+        return self._library.Response(200, headers={"content-type": "text/event-stream"}, text=content)
 
 
 def pieces(text: str) -> list[str]:

@@ -7,7 +7,7 @@ A test takes the fixture `replay` (this module) and the fixture `recording`, mar
         observed = await replay.replay(make_adapter, recording)
         assert replay.check(observed, recording.expected) == []
 
-`make_adapter` takes an `httpx.AsyncClient` and returns the adapter that is to use it.
+`make_adapter` takes an `AsyncClient` of httpx (or of httpx2, by `library=httpx2`) and returns the adapter that is to use it.
 """
 
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 from unified_llm.provider_utils.accumulator import StreamAccumulator
 from unified_llm.spec.adapter import ProviderAdapter
 from unified_llm.spec.errors import SDKError
@@ -25,7 +26,8 @@ from unified_llm.spec.messages import ContentKind, Message
 from unified_llm.spec.request import Request
 from unified_llm.spec.response import Response
 
-AdapterFactory = Callable[[httpx.AsyncClient], ProviderAdapter]
+AdapterFactory = Callable[[Any], ProviderAdapter]
+LIBRARIES: dict[str, Any] = {"httpx": httpx, "httpx2": httpx2}
 
 # The body is kept decoded and whole, so these no longer describe it.
 _TRANSFER_HEADERS = ("content-encoding", "transfer-encoding", "content-length", "connection")
@@ -128,7 +130,7 @@ def pieces(content: bytes, size: int) -> Iterator[bytes]:
     return (content[start : start + size] for start in range(0, len(content), size))
 
 
-class _Body(httpx.AsyncByteStream):
+class _Body(httpx.AsyncByteStream, httpx2.AsyncByteStream):
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = chunks
 
@@ -143,19 +145,21 @@ async def replay(
     *,
     chunks: Iterable[bytes] | None = None,
     request: Request | None = None,
+    library: str = "httpx",
 ) -> Observed:
     """Answer one call of the adapter with the recording; `chunks` replaces how the bytes arrive."""
+    http = LIBRARIES[library]
     observed = Observed()
 
-    def answer(sent: httpx.Request) -> httpx.Response:
+    def answer(sent: Any) -> Any:
         observed.requests.append(sent)
         body = _Body([recording.content] if chunks is None else chunks)
-        return httpx.Response(recording.status, headers=recording.headers, stream=body)
+        return http.Response(recording.status, headers=recording.headers, stream=body)
 
     request = request or Request(
         model=recording.expected.get("model") or "some-model", messages=[Message.user("Hello")]
     )
-    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+    async with http.AsyncClient(transport=http.MockTransport(answer)) as client:
         adapter = make_adapter(client)
         try:
             if not recording.stream:

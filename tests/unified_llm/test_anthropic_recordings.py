@@ -10,8 +10,9 @@ def make_adapter(client):
 
 
 @pytest.mark.recordings("anthropic-messages")
-async def test_the_answer_is_understood(replay, recording):
-    observed = await replay.replay(make_adapter, recording)
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+async def test_the_answer_is_understood(replay, recording, library):
+    observed = await replay.replay(make_adapter, recording, library=library)
     assert replay.check(observed, recording.expected) == []
 
 

@@ -36,8 +36,9 @@ def chunks_of(recording):
 
 
 @pytest.mark.recordings("gemini")
-async def test_the_answer_is_understood(replay, recording):
-    observed = await replay.replay(make_adapter, recording)
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+async def test_the_answer_is_understood(replay, recording, library):
+    observed = await replay.replay(make_adapter, recording, library=library)
     assert replay.check(observed, recording.expected) == []
 
 

@@ -29,8 +29,9 @@ def last_frame(recording):
 
 
 @pytest.mark.recordings("openai-responses")
-async def test_the_answer_is_understood(replay, recording):
-    observed = await replay.replay(make_adapter, recording)
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+async def test_the_answer_is_understood(replay, recording, library):
+    observed = await replay.replay(make_adapter, recording, library=library)
     assert replay.check(observed, recording.expected) == []
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
+import httpx2
 import pytest
 from unified_llm import (
     AuthenticationError,
@@ -54,13 +56,13 @@ KEYS = {
 }
 
 
-@pytest.fixture
-def serve(provider: str, official_types: Any) -> Iterator[Any]:
-    """Makes servers; in the end, everything they were sent must be valid to the provider's own SDK."""
+@pytest.fixture(params=[httpx, httpx2], ids=["httpx", "httpx2"])
+def serve(request: pytest.FixtureRequest, provider: str, official_types: Any) -> Iterator[Any]:
+    """Makes servers behind each HTTP library; in the end, everything they were sent must be valid to the provider's own SDK."""
     servers: list[Any] = []
 
     def make(*answers: Any) -> Any:
-        servers.append(wire.NativeServer(provider, *answers))
+        servers.append(wire.NativeServer(provider, *answers, library=request.param))
         return servers[-1]
 
     yield make
