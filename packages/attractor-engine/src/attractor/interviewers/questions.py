@@ -18,7 +18,7 @@ from attractor.interviewers.asked import AskedQuestion, BranchPath, Ending, deco
 from attractor.interviewers.base import Answer, Question
 from attractor.interviewers.matching import find_option, interpret_answer, strip_accelerator
 from attractor.state.json_values import encode_json, to_bytes
-from attractor.state.run_directory import create_file, replace_file
+from attractor.state.run_directory import create_file
 
 QUESTIONS_NAME = "questions"
 _ADVICE = "put the original back, or start a new run"
@@ -55,8 +55,7 @@ class QuestionStore:
             place=place,
             branch=branch,
         )
-        self._folder.mkdir(exist_ok=True)
-        replace_file(self._question_path(asked.id), to_bytes(encode_json(asked.to_stored()) + "\n"))
+        create_file(self._question_path(asked.id), to_bytes(encode_json(asked.to_stored()) + "\n"))
         return asked, True
 
     def answer(self, question_id: str, said: Answer | str, source: str = "") -> AskedQuestion:

@@ -99,8 +99,18 @@ def replace_file(path: Path, data: bytes) -> None:
 def create_file(path: Path, data: bytes) -> bool:
     """Make a file of this content, whole and durable, in a folder that may be missing; False if it exists already.
 
-    Of several processes that do so at the same moment, one succeeds. The file system must know hard links.
+    Of several processes that do so at the same moment, one succeeds. The file system must know hard links. Raises
+    RunDirectoryError, and leaves nothing, where it can't be written.
     """
+    try:
+        return _create_file(path, data)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} can't be written: {error.strerror or error}; mend that, then try again"
+        ) from error
+
+
+def _create_file(path: Path, data: bytes) -> bool:
     path.parent.mkdir(exist_ok=True)
     aside = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
     try:
