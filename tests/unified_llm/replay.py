@@ -7,7 +7,8 @@ A test takes the fixture `replay` (this module) and the fixture `recording`, mar
         observed = await replay.replay(make_adapter, recording)
         assert replay.check(observed, recording.expected) == []
 
-`make_adapter` takes an `AsyncClient` of httpx (or of httpx2, by `library=httpx2`) and returns the adapter that is to use it.
+`make_adapter` takes an `AsyncClient` and returns the adapter that is to use it. The client is httpx's, or that of the
+`library` that is named.
 """
 
 import json

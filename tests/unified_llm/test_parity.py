@@ -58,7 +58,10 @@ KEYS = {
 
 @pytest.fixture(params=[httpx, httpx2], ids=["httpx", "httpx2"])
 def serve(request: pytest.FixtureRequest, provider: str, official_types: Any) -> Iterator[Any]:
-    """Makes servers behind each HTTP library; in the end, everything they were sent must be valid to the provider's own SDK."""
+    """Makes servers, seen through each HTTP library.
+
+    In the end, everything they were sent must be valid to the provider's own SDK.
+    """
     servers: list[Any] = []
 
     def make(*answers: Any) -> Any:

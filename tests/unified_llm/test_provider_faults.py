@@ -24,7 +24,9 @@ from unified_llm import (
     Request,
     Response,
     RetryPolicy,
+    SDKError,
     ServerError,
+    StreamError,
     StreamEvent,
     StreamEventType,
     Tool,
@@ -231,6 +233,26 @@ async def test_an_error_frame_is_never_a_short_answer(name):
             await read(client.stream(Request(model="m", messages=ASK)), seen)
     assert seen[-1] == StreamEventType.ERROR
     assert StreamEventType.FINISH not in seen
+
+
+NAMED_ERRORS = [
+    (b'{"message": "boom", "code": 429}', RateLimitError, "boom"),
+    (b'{"message": "boom"}', SDKError, "boom"),
+    (b'{"type": "overloaded_error", "message": "boom"}', ServerError, "boom"),
+    (b'"boom"', StreamError, "boom"),
+    (b"boom", StreamError, "boom"),
+]
+
+
+@pytest.mark.parametrize(("data", "kind", "said"), NAMED_ERRORS)
+@every_protocol
+async def test_an_event_that_is_named_error_is_one_whatever_it_holds(name, data, kind, said):
+    protocol = PROTOCOLS[name]
+    begun = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in protocol.opening)
+    server = Server(begun + b"event: error\ndata: " + data + b"\n\n")
+    async with server.client(name) as client:
+        with pytest.raises(kind, match=said):
+            await read(client.stream(Request(model="m", messages=ASK)), [])
 
 
 # Errors

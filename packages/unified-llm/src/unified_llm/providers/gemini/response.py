@@ -97,7 +97,10 @@ class StreamDecoder:
         if not event.data or event.data.startswith("[DONE]"):
             return []
         try:
-            return self.read(read_json(event.data))
+            payload = read_json(event.data)
+            if event.event == "error" and isinstance(payload, dict):
+                raise error_from_event(provider=self._provider, payload=payload, headers=self._headers)
+            return self.read(payload)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise StreamError(
                 f"{self._provider} sent an event that can't be understood: {event.data[:80]!r}",

@@ -174,7 +174,10 @@ class StreamDecoder:
         if self.finished or not event.data or event.data.startswith("[DONE]"):
             return []
         try:
-            return self._events(read_json(event.data))
+            payload = read_json(event.data)
+            if event.event == "error" and isinstance(payload, dict):
+                raise error_from_event(provider=self._provider, payload=payload, headers=self._headers)
+            return self._events(payload)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise StreamError(
                 f"{self._provider} sent an event that can't be understood: {event.data[:80]!r}",
