@@ -160,6 +160,32 @@ async def test_a_flood_is_bounded_in_memory_and_whole_on_disk(environment: Envir
     assert not Path(result.output_file).exists()
 
 
+FLOOD = """
+import anyio, resource, sys
+from agent_loop.environments import LocalExecutionEnvironment
+
+async def main():
+    environment = LocalExecutionEnvironment(sys.argv[1])
+    await environment.initialize()
+    result = await environment.exec_command("yes | head -c 1000000000", 300_000)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024**2 if sys.platform == "darwin" else 1024)
+    await environment.cleanup()
+    print(result.output_bytes, result.exit_code, len(result.stdout), peak)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.slow
+def test_a_gigabyte_of_output_takes_little_memory(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FLOOD, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    output_bytes, exit_code, kept, peak_megabytes = map(int, done.stdout.split())
+    assert (output_bytes, exit_code) == (1_000_000_000, 0)
+    assert kept < 17 * 1024 * 1024
+    assert peak_megabytes < 200
+
+
 def test_capture_keeps_head_and_tail_of_both_streams(tmp_path: Path) -> None:
     capture = OutputCapture(lambda: str(tmp_path), limit=20)
     for number in range(10):
