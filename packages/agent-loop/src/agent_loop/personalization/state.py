@@ -127,6 +127,8 @@ def to_basin_id(label: str) -> str:
 
 def fold(text: str) -> str:
     """What two spellings of the same text have in common, whatever their case and composition."""
+    if text.isascii():
+        return text.strip().lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text.strip()).casefold()).strip()
 
 
@@ -138,8 +140,10 @@ def clean_text(value: Any, limit: int) -> str:
     if not isinstance(value, str):
         return ""
     # A multiple of the limit is enough to fill it, and saves looking at megabytes.
-    shown = (char if char.isprintable() or char in _JOINERS else " " for char in value[: 4 * limit])
-    return " ".join("".join(shown).split())[:limit].strip()
+    text = value[: 4 * limit]
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() or char in _JOINERS else " " for char in text)
+    return " ".join(text.split())[:limit].strip()
 
 
 def unique_texts(values: Iterable[Any], limit: int) -> list[str]:
