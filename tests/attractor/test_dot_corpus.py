@@ -1,6 +1,8 @@
 """Pipelines that others wrote: each is read, linted without error, and formatted to the same pipeline."""
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from attractor.diagnostics import Severity
 from attractor.dot import format_graph, format_source, parse_dot
 from attractor.dot.lexer import comments
 from attractor.dot.parser import parse_document
+from attractor.dot.source import Source
 from attractor.transforms import apply_transforms
 from attractor.validation import validate
 
@@ -41,8 +44,22 @@ def test_format_keeps_pipeline_and_comments(source: bytes) -> None:
     formatted = format_source(source)
     assert parse_dot(formatted) == parse_dot(source)
     assert format_source(formatted) == formatted
-    assert len(list(comments(parse_document(formatted)[1]))) == len(list(comments(text)))
+    assert words_of_comments(parse_document(formatted)[1]) == words_of_comments(text)
     assert document.statements
+
+
+def words_of_comments(source: Source) -> list[list[str]]:
+    """Each comment, in order. Its indentation is the formatter's, and so is its mark at the beginning of a line."""
+    return [source.text[start:end].lstrip("#/").split() for start, end in comments(source)]
+
+
+def test_graphviz_reads_what_is_written(source: bytes) -> None:
+    program = shutil.which("dot")
+    if program is None:
+        pytest.skip("Graphviz is not installed")
+    for written in (format_source(source), format_graph(parse_dot(source))):
+        drawn = subprocess.run([program, "-Tcanon"], input=written.encode(), capture_output=True, check=False)
+        assert drawn.returncode == 0, drawn.stderr
 
 
 def test_format_of_the_graph_keeps_the_graph(source: bytes) -> None:
