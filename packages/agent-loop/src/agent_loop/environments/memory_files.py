@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -138,8 +139,11 @@ class MemoryFiles:
                     yield from self._walk(path, f"{relative}/", pattern, follow=follow)
             elif kind == "file":
                 yield _Found(relative, path, entry["metadata"]["modified"])
-            elif kind == "symlink" and follow and self.kind(resolved := self.resolve(path)) == "file":
-                yield _Found(relative, path, self._system.stat(resolved)["modified"])
+            elif kind == "symlink" and follow:
+                # One that leads in circles leads to no file.
+                with suppress(ExecutionEnvironmentError):
+                    if self.kind(resolved := self.resolve(path)) == "file":
+                        yield _Found(relative, path, self._system.stat(resolved)["modified"])
 
     def _entries(self, resolved: str, prefix: str, depth: int) -> Iterator[DirEntry]:
         for entry in sorted(self._system.read_dir(resolved), key=lambda entry: str(entry["name"])):
