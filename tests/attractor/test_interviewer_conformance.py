@@ -146,7 +146,7 @@ async def test_a_console_that_waits_long_leaves_no_thread_behind_and_loses_no_li
         with anyio.move_on_after(0.02) as scope:
             await console.ask(QUESTIONS["choice"])
         assert scope.cancelled_caught
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     os.write(writing, b"f\n")
     assert (await console.ask(QUESTIONS["choice"])).value == "F"
     assert shown.getvalue().count("[?] Which?") == 4
