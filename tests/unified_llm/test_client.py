@@ -18,6 +18,9 @@ from unified_llm import (
     ServerError,
     StreamEvent,
     StreamEventType,
+    Tool,
+    ToolChoice,
+    UnsupportedToolChoiceError,
     get_default_client,
     set_default_client,
 )
@@ -106,6 +109,23 @@ async def test_adapters_without_optional_methods_do() -> None:
     async with Client({"minimal": Minimal()}, "minimal") as client:
         assert (await client.complete(ASK)).text == "small"
         assert [event.type async for event in client.stream(ASK)][-1] == StreamEventType.FINISH
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_tool_choice_that_the_adapter_does_not_support_is_refused_for_it(streamed: bool) -> None:
+    class Simple(ScriptedAdapter):
+        def supports_tool_choice(self, mode: str) -> bool:
+            return mode in ("auto", "none")
+
+    adapter = Simple("hello")
+    client = Client({"s": adapter}, "s")
+    tools = [Tool(name="t", description="")]
+    demanding = Request(model="m", messages=[Message.user("hi")], tools=tools, tool_choice="required")
+    with pytest.raises(UnsupportedToolChoiceError, match="s can't do tool_choice 'required'"):
+        await (client.stream(demanding).aclose() if streamed else client.complete(demanding))
+    assert adapter.requests == []
+    modest = demanding.model_copy(update={"tool_choice": ToolChoice(mode="auto")})
+    assert (await client.complete(modest)).text == "hello"
 
 
 async def test_initialize_runs_once_before_the_first_request() -> None:

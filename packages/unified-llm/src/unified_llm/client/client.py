@@ -19,7 +19,7 @@ from unified_llm.client.middleware import (
 )
 from unified_llm.providers.registry import adapters_from_env, required_variables
 from unified_llm.spec.adapter import ProviderAdapter
-from unified_llm.spec.errors import ConfigurationError
+from unified_llm.spec.errors import ConfigurationError, UnsupportedToolChoiceError
 from unified_llm.spec.events import StreamEvent
 from unified_llm.spec.request import Request
 from unified_llm.spec.response import Response
@@ -122,14 +122,25 @@ class Client:
             raise ConfigurationError(f"{field} is not set and the client has no default_provider (it has {known})")
         raise ConfigurationError(f"{field} names {name!r}, but the client only has {known}")
 
-    async def _call_complete(self, request: Request) -> Response:
+    def _adapter_for(self, request: Request) -> ProviderAdapter:
         adapter = self._adapter(request.provider)
+        if request.tool_choice is not None:
+            mode = request.tool_choice.mode
+            supports = getattr(adapter, "supports_tool_choice", None)
+            if supports is not None and not supports(mode):
+                raise UnsupportedToolChoiceError(
+                    f"{request.provider} can't do tool_choice {mode!r}", provider=request.provider
+                )
+        return adapter
+
+    async def _call_complete(self, request: Request) -> Response:
+        adapter = self._adapter_for(request)
         if request.provider in self._uninitialized:
             await self._initialize(request.provider, adapter)
         return await adapter.complete(request)
 
     def _call_stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        adapter = self._adapter(request.provider)
+        adapter = self._adapter_for(request)
         if request.provider in self._uninitialized:
             return self._initialize_and_stream(request.provider, adapter, request)
         return adapter.stream(request)

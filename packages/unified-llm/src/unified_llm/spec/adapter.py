@@ -15,7 +15,8 @@ class ProviderAdapter(Protocol):
     Adapters are safe for concurrent use, never retry by themselves, and raise only `SDKError`s. Three methods are
     optional and looked up by name: `async initialize()` is called when a client takes the adapter into use and raises
     `ConfigurationError`; `async close()` releases connections and is called by `Client.close()`;
-    `supports_tool_choice(mode) -> bool` says whether a mode can be carried.
+    `supports_tool_choice(mode) -> bool` says whether a mode can be carried; where it can't, the client raises
+    `UnsupportedToolChoiceError` in the adapter's place.
     """
 
     @property
