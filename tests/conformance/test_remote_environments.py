@@ -18,6 +18,7 @@ from agent_loop.environments import (
     DockerExecutionEnvironment,
     EnvironmentPolicy,
     ExecutionEnvironmentError,
+    KubernetesExecutionEnvironment,
     PathNotFoundError,
     SSHExecutionEnvironment,
 )
@@ -36,7 +37,7 @@ one_docker = pytest.mark.xdist_group("docker")
 @pytest.fixture
 async def in_docker(docker: Any) -> AsyncIterator[Any]:
     """In a directory of its own of a container that others use too."""
-    directory = f"/work/{uuid.uuid4().hex}/dir"
+    directory = f"/checks/{uuid.uuid4().hex}/dir"
     docker.run("exec", docker.container, "mkdir", "-p", directory)
     environment = DockerExecutionEnvironment(container=docker.container, docker=docker.command, working_dir=directory)
     await environment.initialize()
@@ -277,3 +278,53 @@ async def test_ssh_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncssh", None)
     with pytest.raises(ExecutionEnvironmentError, match=r"agent-loop\[ssh\]"):
         await SSHExecutionEnvironment("127.0.0.1", "/tmp").initialize()
+
+
+def in_pod(directory: Path, **arguments: Any) -> KubernetesExecutionEnvironment:
+    kubectl = [sys.executable, "-S", str(Path(__file__).with_name("kubectl.py"))]
+    return KubernetesExecutionEnvironment(
+        **{"pod": "web", "working_dir": str(directory), "kubectl": kubectl, **arguments}
+    )
+
+
+@pytest.fixture
+async def in_kubernetes(tmp_path: Path) -> AsyncIterator[Any]:
+    directory = tmp_path / "work"
+    directory.mkdir()
+    environment = in_pod(directory)
+    await environment.initialize()
+    yield suite.Subject(environment=environment)
+    await environment.cleanup()
+
+
+@every_check
+async def test_kubernetes(in_kubernetes: Any, check: Any) -> None:
+    await suite.run(check, in_kubernetes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"pod": "none"}, 'the pod none can\'t be used: .*pods "none" not found'),
+        ({"context": "unreachable"}, "the connection to the server .* was refused"),
+        ({"context": "elsewhere"}, 'context "elsewhere" does not exist'),
+        ({"namespace": "other"}, "forbidden"),
+        ({"container": "none"}, "container none is not valid for pod web"),
+    ],
+    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else "",
+)
+async def test_kubernetes_says_what_is_wrong(tmp_path: Path, arguments: dict[str, str], match: str) -> None:
+    environment = in_pod(tmp_path, **arguments)
+    with pytest.raises(ExecutionEnvironmentError, match=f"(?i){match}"):
+        await environment.initialize()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_kubernetes_names_everything(tmp_path: Path) -> None:
+    """Nor does what kubectl itself says, or keeps in the pod's variables, get into a command's output."""
+    for arguments in ({"namespace": "default", "container": "main", "context": "here"}, {}):
+        environment = in_pod(tmp_path, **arguments)
+        await environment.initialize()
+        result = await environment.exec_command('echo "$POD_NAME$POD_TOKEN"; exit 7', 5_000)
+        assert (result.stdout, result.stderr, result.exit_code) == ("web\n", "", 7)
+        await environment.cleanup()

@@ -8,6 +8,7 @@ from agent_loop.environments.base import (
     OutputCallback,
 )
 from agent_loop.environments.docker import DockerExecutionEnvironment
+from agent_loop.environments.kubernetes import KubernetesExecutionEnvironment
 from agent_loop.environments.local import LocalExecutionEnvironment
 from agent_loop.environments.memory import MemoryExecutionEnvironment
 from agent_loop.environments.process_group import end_processes
@@ -36,6 +37,7 @@ __all__ = [
     "ExecutionEnvironment",
     "ExecutionEnvironmentError",
     "GrepOptions",
+    "KubernetesExecutionEnvironment",
     "LocalExecutionEnvironment",
     "LoggingExecutionEnvironment",
     "MemoryExecutionEnvironment",

@@ -113,6 +113,7 @@ class _Run:
         self._receive = receive
         self._token = secrets.token_hex(16)
         self._streams = {stream: MarkedStream(self._token) for stream in (STDOUT, STDERR)}
+        self._started: set[int] = set()
         self._finished: set[int] = set()
         self._is_missing = False
         self._exit_code: int | None = None
@@ -146,10 +147,11 @@ class _Run:
     async def follow(self, channel: Channel, stream: int) -> None:
         """Take what is written up to the mark at the end, or to the end of the stream if there is none."""
         while stream not in self._finished and (chunk := await channel.receive(stream)):
-            data, marks = self._streams[stream].feed(chunk)
-            self._take(stream, data)
-            for mark in marks:
-                self._note(stream, mark.split())
+            for part in self._streams[stream].feed(chunk):
+                if isinstance(part, str):
+                    self._note(stream, part.split())
+                else:
+                    self._take(stream, part)
         self._finished.add(stream)
         if len(self._finished) == len(self._streams):
             self.begun.set()
@@ -158,21 +160,25 @@ class _Run:
     def _take(self, stream: int, data: bytes) -> None:
         if stream == STDERR:
             self._noise = (self._noise + data)[-_KEPT_BYTES:]
-        if data:
+        # What comes before and after is a login shell's, or what carries the connection says.
+        if stream in self._started and stream not in self._finished:
             self._receive(stream, data)
 
     def _note(self, stream: int, mark: list[str]) -> None:
         match mark:
-            case ["start", group]:
-                self.groups.append(group)
-                self.begun.set()
+            case ["start", *group]:
+                self._started.add(stream)
+                if group:
+                    self.groups = group
+                    self.begun.set()
             case ["missing"]:
                 self._is_missing = True
-            case ["exit", code]:
-                self._exit_code = int(code)
+            case ["exit", *code]:
                 self._finished.add(stream)
+                if code:
+                    self._exit_code = int(code[0])
             case _:
-                self._finished.add(stream)
+                raise AssertionError(mark)
 
     def result(self, timed_out: bool) -> End:
         """How it ended. Raises what `run_call` raises."""
@@ -193,24 +199,21 @@ class MarkedStream:
         self._prefix = f"\x1e{token}:".encode()
         self._held = b""
 
-    def feed(self, chunk: bytes) -> tuple[bytes, list[str]]:
-        """Returns what came before the last mark's end or after it, without the marks, and the marks' words."""
+    def feed(self, chunk: bytes) -> list[bytes | str]:
+        """Returns data, as bytes, and the words of marks, as text, in the order in which they came."""
         data = self._held + chunk if self._held else chunk
-        plain: list[bytes] = []
-        marks: list[str] = []
+        parts: list[bytes | str] = []
         while (start := data.find(self._prefix)) >= 0:
             inside = start + len(self._prefix)
             end = data.find(b"\x1e", inside)
             if end < 0:
                 break
-            plain.append(data[:start])
-            marks.append(data[inside:end].decode())
+            parts += [data[:start], data[inside:end].decode()]
             data = data[end + 1 :]
         else:
             start = self._partial(data)
-        plain.append(data[:start])
         self._held = data[start:]
-        return (plain[0] if len(plain) == 1 else b"".join(plain)), marks
+        return [part for part in (*parts, data[:start]) if part]
 
     def _partial(self, data: bytes) -> int:
         """Where a mark may begin whose rest is still to come."""

@@ -6,24 +6,21 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from agent_loop.environments.base import DirEntry, ExecResult, GrepOptions, OutputCallback
 from agent_loop.environments.local_files import MAX_READ_BYTES, MAX_WHOLE_BYTES, decode_lines, read_text
-from agent_loop.environments.local_search import ripgrep_arguments, ripgrep_output
 from agent_loop.environments.output import STDERR, STDOUT, OutputCapture
 from agent_loop.environments.remote import scripts
 from agent_loop.environments.remote.files import Walk, directory_entries, script_error, walk_depth
 from agent_loop.environments.remote.place import Host, look_at
-from agent_loop.environments.remote.search import Collection, Glob
+from agent_loop.environments.remote.search import Glob, search_files
 from agent_loop.environments.remote.shell import Shell, receiver
 from agent_loop.environments.variables import EnvironmentPolicy
 from agent_loop.errors import ExecutionEnvironmentError
-
-_MAX_IN_MEMORY = 16 << 20
 
 
 class RemoteEnvironment:
@@ -182,20 +179,7 @@ class RemoteEnvironment:
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> str:
         """See ExecutionEnvironment. Uses ripgrep where the place has it, with the same results without it."""
-        target = self._resolve(path)
-        if self._shell.place.has_ripgrep:
-            arguments = ripgrep_arguments(pattern, ".", options)[:-1]
-            code, output, _ = await self._shell.script(scripts.RIPGREP, target, *arguments)
-            if code == scripts.MISSING:
-                raise script_error(code, target)
-            if code <= 1 or output:
-                directory = PurePosixPath(target if output.startswith(b"./") else posixpath.dirname(target))
-                text = output.decode(errors="replace")
-                return ripgrep_output(text, directory, PurePosixPath(self._directory), options)
-        search = Collection(pattern, target, options)
-        with tempfile.SpooledTemporaryFile(max_size=_MAX_IN_MEMORY) as archive:
-            await self._shell.output(scripts.COLLECT, *search.arguments(), receive=archive.write)
-            return await anyio.to_thread.run_sync(lambda: search.results(archive, self._directory))
+        return await search_files(self._shell, pattern, self._resolve(path), self._directory, options)
 
     async def glob(self, pattern: str, path: str) -> list[str]:
         """See ExecutionEnvironment."""

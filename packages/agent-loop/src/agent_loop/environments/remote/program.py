@@ -17,7 +17,7 @@ _END_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a program did."""
+    """What a script did. `stdout` is what came after `scripts.BEGIN`."""
 
     exit_code: int
     stdout: bytes
@@ -54,7 +54,8 @@ async def run_program(
                 tasks.start_soon(read, STDERR)
                 tasks.start_soon(write)
             code = await channel.wait()
-        return Finished(code, b"".join(outputs[STDOUT]), b"".join(outputs[STDERR]))
+        printed = b"".join(outputs[STDOUT])
+        return Finished(code, printed.partition(scripts.BEGIN)[2], b"".join(outputs[STDERR]))
     raise ExecutionEnvironmentError(f"{transport.place} does not answer for {seconds:g} seconds")
 
 

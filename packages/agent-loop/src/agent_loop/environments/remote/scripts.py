@@ -1,14 +1,18 @@
 """What is run elsewhere to get things done: POSIX sh, and tools as GNU and busybox have them.
 
-Arguments come as `$1`, `$2`, ...: no text is ever pasted into a script. Paths are absolute and normalised.
+Arguments come as `$1`, `$2`, ...: no text is ever pasted into a script. Paths are absolute and normalised. RS stands
+where a script's own output begins: before it, a login shell or what carries the connection may have had its say.
 """
 
 # Exit codes by which scripts say what is wrong; programs don't use them.
 MISSING, DIRECTORY, SYMLINK, FIFO, SOCKET, DEVICE, OUTSIDE, EXISTS, TOO_BIG, INCOMPLETE, FORBIDDEN = range(81, 92)
 NO_DIRECTORY = 92
 
+BEGIN = b"\x1e"
+
 # What is there, in parts that end in NUL: missing tools, whether there is bash, ripgrep; home, system, environment.
 PROBE = r"""
+printf '\036'
 for tool in setsid find stat readlink grep tar xargs head tail tr wc cp mv rm mkdir cat sleep kill; do
     command -v "$tool" >/dev/null || printf '%s ' "$tool"
 done
@@ -73,6 +77,7 @@ end() {
 END = (
     _GROUPS
     + r"""
+printf '\036'
 end "$@"
 """
 )
@@ -100,7 +105,12 @@ guard=$!
         count=$((count - 1))
     done
     export "AGENT_LOOP_ENVIRONMENT=$marker"
-    exec "$setsid" /bin/sh -c 'token=$1; shift; printf "\036%s:start %s\036" "$token" "$$"; exec "$@"' sh "$token" "$@"
+    exec "$setsid" /bin/sh -c '
+        token=$1
+        shift
+        printf "\036%s:start\036" "$token" >&2
+        printf "\036%s:start %s\036" "$token" "$$"
+        exec "$@"' sh "$token" "$@"
 )
 code=$?
 kill "$guard"

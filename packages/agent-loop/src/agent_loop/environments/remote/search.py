@@ -3,16 +3,29 @@
 import posixpath
 import re
 import tarfile
+import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import IO
 
+import anyio.to_thread
+
 from agent_loop.environments.base import GrepOptions
 from agent_loop.environments.glob_patterns import SKIPPED_DIRECTORIES, glob_filter, glob_matcher, split_literal
-from agent_loop.environments.local_search import compile_pattern, format_results, match_lines, shown_path
-from agent_loop.environments.remote.files import Entry, walk_depth
+from agent_loop.environments.local_search import (
+    compile_pattern,
+    format_results,
+    match_lines,
+    ripgrep_arguments,
+    ripgrep_output,
+    shown_path,
+)
+from agent_loop.environments.remote import scripts
+from agent_loop.environments.remote.files import Entry, script_error, walk_depth
+from agent_loop.environments.remote.shell import Shell
 
+_MAX_IN_MEMORY = 16 << 20
 # A pattern that is nothing but text.
 _PLAIN = re.compile(r"[\w /\"'=<>,:;@#%&!~-]+", re.ASCII)
 _PLAIN_NAME = re.compile(r"[\w.*? -]+", re.ASCII)
@@ -47,6 +60,21 @@ class Glob:
         files.sort(key=lambda entry: entry.modified, reverse=True)
         start = posixpath.normpath(posixpath.join(self.directory, self.below))
         return [posixpath.join(start, entry.path) for entry in files]
+
+
+async def search_files(shell: Shell, pattern: str, target: str, base: str, options: GrepOptions) -> str:
+    """As `grep` of an environment does, below `target`; results are named relative to `base`."""
+    if shell.place.has_ripgrep:
+        code, output, _ = await shell.script(scripts.RIPGREP, target, *ripgrep_arguments(pattern, ".", options)[:-1])
+        if code == scripts.MISSING:
+            raise script_error(code, target)
+        if code <= 1 or output:
+            directory = PurePosixPath(target if output.startswith(b"./") else posixpath.dirname(target))
+            return ripgrep_output(output.decode(errors="replace"), directory, PurePosixPath(base), options)
+    search = Collection(pattern, target, options)
+    with tempfile.SpooledTemporaryFile(max_size=_MAX_IN_MEMORY) as archive:
+        await shell.output(scripts.COLLECT, *search.arguments(), receive=archive.write)
+        return await anyio.to_thread.run_sync(lambda: search.results(archive, base))
 
 
 class Collection:
