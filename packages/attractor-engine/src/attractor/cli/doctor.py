@@ -19,6 +19,9 @@ _TOOLS = {
     "dot": "draws graphs (package graphviz)",
     "git": "tells agents about the repository that they work in",
     "rg": "makes searching fast (package ripgrep)",
+    "claude": "runs stages with --backend claude",
+    "codex": "runs stages with --backend codex",
+    "gemini": "runs stages with --backend gemini",
 }
 
 

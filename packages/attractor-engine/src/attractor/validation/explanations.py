@@ -32,7 +32,7 @@ EXPLANATIONS = _table(
     ("start_no_incoming", _ERROR, "Nothing leads back to the start.", "A start is passed once."),
     ("exit_no_outgoing", _ERROR, "Nothing leads on from the exit.", "A run ends there."),
     ("reachability", _ERROR, "Every node can be reached.", "Retry targets count as edges; what is left never runs."),
-    ("dead_end", _WARNING, "A stage leads on.", "A run that ends elsewhere than at the exit checks no goal gates."),
+    ("dead_end", _WARNING, "A stage leads on.", "A run that ends before the exit skips what lies between."),
     ("path_to_exit", _WARNING, "Some way leads to the exit.", "A run that can't get there ends at one of its limits."),
     ("unbounded_loop", _INFO, "A loop has a bound of its own.", "Else 100 rounds of a model end it, and cost money."),
     ("undeclared_node", _WARNING, "A node is more than a name in an edge.", "Most such names are typing errors."),

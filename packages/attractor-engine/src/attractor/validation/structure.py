@@ -108,7 +108,7 @@ def dead_end(survey: Survey) -> Iterator[Diagnostic]:
                 "dead_end",
                 Severity.WARNING,
                 survey.graph.nodes[node_id],
-                f"no edge leads on from {node_id}: a run that comes here ends without checking its goal gates",
+                f"no edge leads on from {node_id}: a run that comes here ends before the exit",
                 fix="add an edge to the exit",
             )
 
