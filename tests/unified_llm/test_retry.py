@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from unified_llm import (
+    AccessDeniedError,
     AuthenticationError,
     ConfigurationError,
+    ContentFilterError,
+    ContextLengthError,
+    InvalidRequestError,
     NetworkError,
+    NotFoundError,
     ProviderError,
+    QuotaExceededError,
     RateLimitError,
     RequestTimeoutError,
     RetryPolicy,
@@ -74,7 +80,21 @@ async def test_zero_retries_disable_retrying() -> None:
     assert clock.sleeps == []
 
 
-@pytest.mark.parametrize("error", [AuthenticationError("no"), RequestTimeoutError("late"), ValueError("a bug")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        AuthenticationError("401"),
+        AccessDeniedError("403"),
+        NotFoundError("404"),
+        InvalidRequestError("400"),
+        ContextLengthError("413"),
+        QuotaExceededError("402"),
+        ContentFilterError("blocked"),
+        RequestTimeoutError("late"),
+        ValueError("a bug"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 async def test_final_errors_are_raised_at_once(error: Exception) -> None:
     clock = Clock()
     with pytest.raises(type(error)):
