@@ -1,17 +1,24 @@
 """The web_fetch tool, against a server on loopback. The address tests use addresses that are never connected to."""
 
 import gzip
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
+from pathlib import Path
 
 import anyio
 import pytest
 from agent_loop import LocalExecutionEnvironment, ToolError, create_gemini_profile
 from agent_loop.tools.html_text import html_to_text
 from agent_loop.tools.web import MAX_REDIRECTS, is_public, web_fetch_tool
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 PAGE = """<!doctype html><head><title>A &amp; B</title><style>p {}</style><body><nav><a href="/home">Home</a></nav>
 <h1>Head  line</h1><p>One
@@ -197,6 +204,43 @@ async def test_failures_say_what_happened(site: Site) -> None:
             await fetch(site.url + path)
     with pytest.raises(ToolError, match="can't be fetched"):
         await fetch("http://127.0.0.1:1/")
+
+
+def make_certificate(directory: Path, host: str) -> Path:
+    """A certificate that signs itself, with its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = directory / "certificate.pem"
+    form = serialization.PrivateFormat.PKCS8
+    secret = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM) + secret)
+    return file
+
+
+@pytest.mark.parametrize("host", ["localhost", "example.org"])
+async def test_certificates_are_checked(site: Site, tmp_path: Path, host: str) -> None:
+    file = make_certificate(tmp_path, host)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(file)
+    site.server.socket = served.wrap_socket(site.server.socket, server_side=True)
+    site.put("/", b"secret", content_type="text/plain")
+    url = f"https://localhost:{site.port}/"
+    with pytest.raises(ToolError, match="CERTIFICATE_VERIFY_FAILED"):
+        await fetch(url, allows=lambda address: True)
+    trusting = ssl.create_default_context(cafile=str(file))
+    if host == "localhost":
+        assert (await fetch(url, allows=lambda address: True, ssl_context=trusting)).endswith("\n\nsecret")
+    else:
+        with pytest.raises(ToolError, match="CERTIFICATE_VERIFY_FAILED"):
+            await fetch(url, allows=lambda address: True, ssl_context=trusting)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

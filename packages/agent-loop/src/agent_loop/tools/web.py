@@ -57,15 +57,16 @@ def web_fetch_tool(
     allows: Callable[[Address], bool] = is_public,
     timeout_seconds: float = TIMEOUT_SECONDS,
     max_bytes: int = MAX_BYTES,
+    ssl_context: ssl.SSLContext | None = None,
 ) -> RegisteredTool:
     """A tool that gets a page by its address, with a limit of time and of bytes for all of it, redirects included.
 
     `allows` decides about every address that is connected to, the ones after redirects too; a name is resolved once and
-    that very address is connected to.
+    those very addresses are connected to. `ssl_context` says which certificates are trusted, by default the system's.
     """
 
     async def web_fetch(arguments: Arguments, environment: ExecutionEnvironment) -> str:
-        fetch = _Fetch(allows, timeout_seconds, max_bytes)
+        fetch = _Fetch(allows, timeout_seconds, max_bytes, ssl_context)
         try:
             with anyio.fail_after(timeout_seconds):
                 return await anyio.to_thread.run_sync(partial(fetch.run, arguments["url"]), abandon_on_cancel=True)
@@ -105,10 +106,17 @@ class _Answer:
 class _Fetch:
     """One fetch, in a worker thread. `close` may be called from another one."""
 
-    def __init__(self, allows: Callable[[Address], bool], timeout_seconds: float, max_bytes: int) -> None:
+    def __init__(
+        self,
+        allows: Callable[[Address], bool],
+        timeout_seconds: float,
+        max_bytes: int,
+        ssl_context: ssl.SSLContext | None,
+    ) -> None:
         self._allows = allows
         self._timeout_seconds = timeout_seconds
         self._max_bytes = max_bytes
+        self._ssl_context = ssl_context
         self._socket: socket.socket | None = None
         self._closed = False
 
@@ -145,16 +153,27 @@ class _Fetch:
             raise ToolError(
                 f"{parts.hostname} is at {refused[0]}, which is not a public address; it may not be fetched"
             )
-        if self._closed:
-            raise TimeoutError
-        connected = socket.create_connection((str(found[0][4][0]), port), timeout=self._timeout_seconds)
+        connected = self._connect_any([(str(entry[4][0]), port) for entry in found])
         if parts.scheme == "http":
             return connected
         try:
-            return ssl.create_default_context().wrap_socket(connected, server_hostname=parts.hostname)
+            context = self._ssl_context or ssl.create_default_context()
+            return context.wrap_socket(connected, server_hostname=parts.hostname)
         except BaseException:
             connected.close()
             raise
+
+    def _connect_any(self, addresses: list[tuple[str, int]]) -> socket.socket:
+        """The first that answers. Raises the last one's OSError."""
+        failure: OSError = TimeoutError("it took too long")
+        for address in addresses:
+            if self._closed:
+                break
+            try:
+                return socket.create_connection(address, timeout=self._timeout_seconds)
+            except OSError as error:
+                failure = error
+        raise failure
 
     def _request(self, url: str, parts: SplitResult, connected: socket.socket) -> _Answer:
         connection = http.client.HTTPConnection(str(parts.hostname), parts.port or _PORTS[parts.scheme])
