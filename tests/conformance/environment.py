@@ -301,6 +301,25 @@ async def check_symlinks(subject: Subject) -> None:
     assert await environment.read_file("dir/file") == "new"
 
 
+@needs(Feature.WRITES, Feature.COMMANDS, Feature.SYMLINKS)
+async def check_links_in_circles(subject: Subject) -> None:
+    """One of them doesn't spoil what is done with a whole directory."""
+    environment = subject.environment
+    await subject.put("dir/file", b"text\n")
+    await _link(subject, "two", "one")
+    await _link(subject, "one", "two")
+    await _link(subject, "../dir", "dir/again")
+    assert await environment.glob("**/*", ".") == [posixpath.join(environment.working_directory(), "dir/file")]
+    assert await environment.grep("text", ".", GrepOptions()) == "dir/file:1:text"
+    for call in (environment.read_file("one"), environment.write_file("one", "x"), environment.read_file("one/below")):
+        try:
+            await call
+        except (ExecutionEnvironmentError, OSError):
+            continue
+        raise AssertionError("a link that leads in circles was followed")
+    await environment.delete_file("one")
+
+
 async def check_writing_outside_is_refused(subject: Subject) -> None:
     """File tools change nothing outside the working directory."""
     environment = subject.environment
@@ -712,6 +731,7 @@ ALL_CHECKS: list[Check] = [
     check_existence_and_listing,
     check_the_mode_stays,
     check_symlinks,
+    check_links_in_circles,
     check_writing_outside_is_refused,
     check_no_symlink_leads_outside,
     check_reading_outside,

@@ -217,12 +217,12 @@ class LocalExecutionEnvironment:
         return Path(os.path.normpath(self._directory / (Path(path).expanduser() if home else path)))
 
     def _resolve_writable(self, path: str) -> Path:
-        return self._require_writable(path, self._resolve(path).resolve())
+        return self._require_writable(path, local_files.resolve_links(self._resolve(path)))
 
     def _resolve_entry(self, path: str) -> Path:
         """The entry of a directory, which may be a symlink itself."""
         entry = self._resolve(path)
-        return self._require_writable(path, entry.parent.resolve() / entry.name)
+        return self._require_writable(path, local_files.resolve_links(entry.parent) / entry.name)
 
     def _require_writable(self, path: str, target: Path) -> Path:
         if not self._allow_outside and not any(target.is_relative_to(root) for root in self._roots):

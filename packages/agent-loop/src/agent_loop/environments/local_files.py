@@ -43,6 +43,14 @@ def open_regular(path: Path) -> int:
     return descriptor
 
 
+def resolve_links(path: Path) -> Path:
+    """Where a path leads. What is missing may be missing. Raises PathNotAllowedError for links that lead in circles."""
+    try:
+        return path.resolve()
+    except RuntimeError:
+        raise PathNotAllowedError(f"{path} is a symlink that leads in circles") from None
+
+
 def require_regular(mode: int, path: Path) -> None:
     """Raise PathNotAllowedError that says what the path is instead of a regular file."""
     if not stat.S_ISREG(mode):

@@ -207,5 +207,13 @@ def _walk(
                 depth is None or relative.count("/") < depth
             ):
                 yield from _walk(directory / entry.name, f"{relative}/", depth, pattern, follow_files=follow_files)
-        elif entry.is_file(follow_symlinks=follow_files):
+        elif _is_file(entry, follow_files):
             yield relative, entry
+
+
+def _is_file(entry: "os.DirEntry[str]", follow: bool) -> bool:
+    try:
+        return entry.is_file(follow_symlinks=follow)
+    except OSError:
+        # A symlink that leads in circles, or to where this user may not go.
+        return False

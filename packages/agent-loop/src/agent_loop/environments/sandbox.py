@@ -18,6 +18,7 @@ import anyio.to_thread
 from agent_loop.environments import landlock
 from agent_loop.environments.base import ExecResult, OutputCallback
 from agent_loop.environments.local import LocalExecutionEnvironment, shell
+from agent_loop.environments.local_files import resolve_links
 from agent_loop.environments.variables import EnvironmentPolicy
 from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
 
@@ -117,7 +118,8 @@ class SandboxExecutionEnvironment(LocalExecutionEnvironment):
     def _resolve(self, path: str) -> Path:
         resolved = super()._resolve(path)
         # A link may be looked at; where it leads is another matter.
-        if not self._may_read(resolved.parent.resolve() / resolved.name) or not self._may_read(resolved.resolve()):
+        entry = resolve_links(resolved.parent) / resolved.name
+        if not self._may_read(entry) or not self._may_read(resolve_links(resolved)):
             raise PathNotAllowedError(
                 f"{path} lies outside what the sandbox lets be read; work in {self._directory}, and have temporary "
                 f"files in {self._output_path()}"
@@ -130,11 +132,11 @@ class SandboxExecutionEnvironment(LocalExecutionEnvironment):
     def _resolve_writable(self, path: str) -> Path:
         # Through `_resolve` it would be an error of reading, that says nothing about writing. A link may be deleted
         # wherever it leads.
-        return self._require_writable(path, super()._resolve(path).resolve())
+        return self._require_writable(path, resolve_links(super()._resolve(path)))
 
     def _resolve_entry(self, path: str) -> Path:
         entry = super()._resolve(path)
-        return self._require_writable(path, entry.parent.resolve() / entry.name)
+        return self._require_writable(path, resolve_links(entry.parent) / entry.name)
 
     def _require_writable(self, path: str, target: Path) -> Path:
         if not any(target.is_relative_to(root) for root in (*self._roots, Path(self._output_path()))):
