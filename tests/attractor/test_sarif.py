@@ -75,6 +75,55 @@ SCHEMA: dict[str, Any] = {
                 "locations": {"type": "array", "minItems": 1, "maxItems": 1, "items": {"$ref": "#/$defs/location"}},
                 "partialFingerprints": {"type": "object", "additionalProperties": {"type": "string"}},
                 "properties": {"type": "object"},
+                "fixes": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/fix"}},
+            },
+            "additionalProperties": False,
+        },
+        "artifact": {
+            "type": "object",
+            "required": ["uri"],
+            "properties": {
+                "uri": {"type": "string", "pattern": r"^[A-Za-z0-9._~:/%-]+$"},
+                "uriBaseId": {"const": "%SRCROOT%"},
+            },
+            "additionalProperties": False,
+        },
+        "region": {
+            "type": "object",
+            "required": ["startLine"],
+            "properties": dict.fromkeys(["startLine", "startColumn", "endLine", "endColumn"], LINE),
+            "additionalProperties": False,
+        },
+        "fix": {
+            "type": "object",
+            "required": ["artifactChanges"],
+            "properties": {
+                "description": TEXT,
+                "artifactChanges": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "type": "object",
+                        "required": ["artifactLocation", "replacements"],
+                        "properties": {
+                            "artifactLocation": {"$ref": "#/$defs/artifact"},
+                            "replacements": {
+                                "type": "array",
+                                "minItems": 1,
+                                "items": {
+                                    "type": "object",
+                                    "required": ["deletedRegion"],
+                                    "properties": {
+                                        "deletedRegion": {"$ref": "#/$defs/region"},
+                                        "insertedContent": TEXT,
+                                    },
+                                    "additionalProperties": False,
+                                },
+                            },
+                        },
+                        "additionalProperties": False,
+                    },
+                },
             },
             "additionalProperties": False,
         },
@@ -86,21 +135,8 @@ SCHEMA: dict[str, Any] = {
                     "type": "object",
                     "required": ["artifactLocation", "region"],
                     "properties": {
-                        "artifactLocation": {
-                            "type": "object",
-                            "required": ["uri"],
-                            "properties": {
-                                "uri": {"type": "string", "pattern": r"^[A-Za-z0-9._~:/%-]+$"},
-                                "uriBaseId": {"const": "%SRCROOT%"},
-                            },
-                            "additionalProperties": False,
-                        },
-                        "region": {
-                            "type": "object",
-                            "required": ["startLine"],
-                            "properties": dict.fromkeys(["startLine", "startColumn", "endLine", "endColumn"], LINE),
-                            "additionalProperties": False,
-                        },
+                        "artifactLocation": {"$ref": "#/$defs/artifact"},
+                        "region": {"$ref": "#/$defs/region"},
                     },
                     "additionalProperties": False,
                 },
@@ -160,6 +196,34 @@ def test_a_log_of_findings(attractor: Callable, project: Path) -> None:
         "artifactLocation": {"uri": "broken.dot", "uriBaseId": "%SRCROOT%"},
         "region": {"startLine": 2, "startColumn": 5},
     }
+
+
+@pytest.mark.parametrize(
+    ("attribute", "mended"),
+    [
+        ("max_retrys = 2", "max_retries = 2"),
+        ('"max_retrys"=2', "max_retries=2"),
+        ('humn.timeout="5s"', '"human.timeout"="5s"'),
+        ("timeout=30", 'timeout="30s"'),
+        ('script="true"', 'tool_command="true"'),
+    ],
+)
+def test_what_a_program_can_mend(attribute: str, mended: str, attractor: Callable, project: Path) -> None:
+    """Applying the fix to the text makes the finding go away."""
+    text = "digraph g {{\n  start [shape=Mdiamond]; exit [shape=Msquare]\n  a [prompt=x, {}]; start -> a -> exit\n}}\n"
+    Path("a.dot").write_text(text.format(attribute))
+    log = json.loads(attractor("lint", "a.dot", "--sarif").out)
+    check(log)
+    ((fix,),) = [item["fixes"] for item in log["runs"][0]["results"] if "fixes" in item]
+    ((change,),) = [part["replacements"] for part in fix["artifactChanges"]]
+    region, new = change["deletedRegion"], change["insertedContent"]["text"]
+    lines = text.format(attribute).split("\n")
+    line = lines[region["startLine"] - 1]
+    lines[region["startLine"] - 1] = line[: region["startColumn"] - 1] + new + line[region["endColumn"] - 1 :]
+    assert "\n".join(lines) == text.format(mended)
+    Path("a.dot").write_text("\n".join(lines))
+    again = json.loads(attractor("lint", "a.dot", "--sarif").out)
+    assert not [item for item in again["runs"][0]["results"] if "fixes" in item]
 
 
 def test_what_has_no_place(attractor: Callable, project: Path) -> None:

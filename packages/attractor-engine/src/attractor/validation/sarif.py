@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from attractor.diagnostics import Diagnostic, Severity, Span
 from attractor.validation.explanations import EXPLANATIONS
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_ADVICE = re.compile(r"did you mean (?P<name>[\w.]+)\?|write (?P<word>\S+)")
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -66,6 +69,7 @@ def _result(item: Diagnostic, index: int, root: Path, sources: Mapping[str, str]
     if about:
         location["logicalLocations"] = [{"name": about, "kind": "object"}]
     identity = "\0".join((item.rule, about, item.message))
+    fix = _fix(item, root, sources.get(item.file_name, ""))
     return {
         "ruleId": item.rule,
         "ruleIndex": index,
@@ -74,6 +78,33 @@ def _result(item: Diagnostic, index: int, root: Path, sources: Mapping[str, str]
         "locations": [location],
         "partialFingerprints": {"finding/v1": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()},
         "properties": {"fix": item.fix},
+        **({"fixes": [fix]} if fix else {}),
+    }
+
+
+def _fix(item: Diagnostic, root: Path, source: str) -> dict[str, Any] | None:
+    """The change that a program can make, where there is but one: another name for an attribute, or its unit."""
+    covered = source[item.span.start : item.span.end] if item.span else ""
+    key, equals, _ = covered.partition("=")
+    advised = _ADVICE.fullmatch(item.fix)
+    if item.span is None or advised is None or not equals:
+        return None
+    new = advised["name"] or advised["word"]
+    if item.rule == "duration_unit":
+        old = covered
+    elif item.rule in ("unknown_attribute", "dialect_name"):
+        old, new = key.rstrip(), f'"{new}"' if "." in new else new
+    else:
+        return None
+    region = _region(replace(item.span, end=item.span.start + len(old)), source)
+    return {
+        "description": {"text": item.fix},
+        "artifactChanges": [
+            {
+                "artifactLocation": _locate(item.file_name, root),
+                "replacements": [{"deletedRegion": region, "insertedContent": {"text": new}}],
+            }
+        ],
     }
 
 
