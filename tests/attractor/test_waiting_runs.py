@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from attractor import Answer, AutoApproveInterviewer, CallbackInterviewer, PipelineRunner, Question
+from attractor.engine.limits import Limits
 from attractor.errors import AnsweredError, ContextValueError, QuestionError, RunDirectoryError
 from attractor.event_log import read_events
 from attractor.events import InterviewStarted, InterviewTimeout, PipelineWaiting
@@ -275,14 +276,21 @@ async def test_suspension_in_a_branch_keeps_its_place(tmp_path: Path) -> None:
 
 async def test_max_duration_counts_the_time_that_was_really_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    text = (GATE % "").replace("start [", "max_duration=100ms; start [", 1)
-    waiting = await make_runner(folder, handler=Sleeping(0.06)).run(text)
-    assert waiting.waiting
-    await anyio.sleep(0.1)
+    assert (await make_runner(folder, handler=Sleeping(0.05)).run(GATE % "")).waiting
+    used = Checkpoint.load(folder).elapsed
+    assert used >= 0.05
+    await anyio.sleep(0.2)
     QuestionStore(folder).answer("q1", "Y")
-    ended = await make_runner(folder, handler=Sleeping(0.06)).resume(folder)
-    assert "longer than max_duration (0.1 s)" in ended.failure_reason
-    assert 0.05 < Checkpoint.load(folder).elapsed < 0.5
+    assert Checkpoint.load(folder).elapsed == used
+    limits = Limits(max_duration=used + 0.1)
+    with anyio.fail_after(10):
+        ended = await make_runner(folder, handler=Sleeping(60), limits=limits).resume(folder)
+    assert "the run took longer than max_duration" in ended.failure_reason
+    assert Checkpoint.load(folder).elapsed >= used + 0.1
+    again = await make_runner(folder, handler=Sleeping(60), limits=limits).resume(folder)
+    assert "raise it to go on" in again.failure_reason
+    done = await make_runner(folder, handler=Sleeping(0)).resume(folder)
+    assert done.status == "success"
 
 
 class Sleeping:
@@ -292,3 +300,25 @@ class Sleeping:
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
         await anyio.sleep(self.seconds)
         return Outcome.success()
+
+
+async def test_the_questions_of_a_run_within_a_run_are_those_of_the_outer_one(tmp_path: Path) -> None:
+    (tmp_path / "child.dot").write_text(GATE % "")
+    text = f"""digraph g {{ start [shape=Mdiamond]; exit [shape=Msquare]; fork [shape=component]
+        join [shape=tripleoctagon]; inner [type=pipeline, stack.child_dotfile="{tmp_path}/child.dot"]
+        gate [shape=hexagon]; start -> fork -> {{inner gate}} -> join -> exit }}"""
+    folder, handler = tmp_path / "run", ScriptedHandler()
+    waiting = await make_runner(folder, handler=handler).run(text)
+    assert waiting.waiting
+    store = QuestionStore(folder)
+    by_text = {asked.question.text: asked.id for asked in store.list_open()}
+    assert by_text.keys() == {"Ship it?", "gate"}
+    store.answer(by_text["Ship it?"], "N")
+    assert (await make_runner(folder, handler=handler).resume(folder)).waiting
+    again = [asked.id for asked in store.list_open() if asked.question.text == "Ship it?"]
+    assert again not in ([], [by_text["Ship it?"]])
+    store.answer(again[0], "Y")
+    store.answer(by_text["gate"], "join")
+    done = await make_runner(folder, handler=handler).resume(folder)
+    assert done.status == "success"
+    assert handler.calls == ["before", "mend", "ship"]

@@ -68,7 +68,13 @@ class Children:
                 f"pipelines lie within pipelines more than {MAX_DEPTH} deep; does one of them run itself?"
             )
         inherited = plan.working_dir or self.ties.working_dir
-        return self.make(plan, Ties(depth=depth, refuse_usage=plan.refuse_usage, working_dir=inherited))
+        ties = Ties(
+            depth=depth,
+            refuse_usage=plan.refuse_usage,
+            working_dir=inherited,
+            questions_root=plan.questions_root,
+        )
+        return self.make(plan, ties)
 
 
 def find_places(path: str, graph: Graph, working_dir: Path) -> list[Path]:

@@ -74,7 +74,7 @@ class Branches:
             return end
         status = RunStatus.FAILED if failed else RunStatus.CANCELLED
         self._traversals[number].end(status, reason)
-        self._walk.questions.withdraw(self._traversals[number].place.path)
+        self._walk.questions.withdraw(self._walk.root, self._traversals[number].place.path)
         end = self.find_end(number)
         assert end is not None
         return end
@@ -114,7 +114,7 @@ def start_traversal(walk: Walk, checkpoint: Checkpoint, context: Context, *, res
     """The traversal of a whole run, from where its checkpoint stands."""
     facts = context.run
     facts.run_id = checkpoint.run_id
-    facts.run_root = walk.root
+    facts.run_root, facts.questions_root = walk.root, walk.questions.root
     facts.graph = walk.graph
     facts.node_outcomes = checkpoint.node_outcomes
     facts.executions = checkpoint.executions

@@ -30,11 +30,14 @@ TICK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ties:
-    """What binds a run to those around it, `depth` many: their budgets, and where its stages work if that was said."""
+    """What binds a run to those around it, `depth` many: their budgets, where its stages work if that was said, and the
+    directory of the outermost run, which has the questions of all.
+    """
 
     depth: int = 0
     refuse_usage: Callable[[TokenUsage | None], str] | None = None
     working_dir: Path | None = None
+    questions_root: Path | None = None
 
 
 class Execution:
@@ -69,7 +72,7 @@ class Execution:
         self._clock = clock
         self._sleep = sleep
         self._on_tick = on_tick
-        self._questions = QuestionStore(root, clock)
+        self._questions = QuestionStore(ties.questions_root or root, clock)
         self._begun: tuple[float, float] | None = None
         self._folder = root
         self._statuses: Mapping[str, Outcome] = {}
@@ -163,7 +166,7 @@ class Execution:
                     reason = f"the run took longer than max_duration ({limit}); raise it to go on"
                     traversal.end(RunStatus.FAILED, reason)
                 elif traversal.checkpoint.status is RunStatus.COMPLETED:
-                    self._questions.withdraw()
+                    self._questions.withdraw(self._root)
             except anyio.get_cancelled_exc_class():
                 traversal.end(RunStatus.CANCELLED, self.cancel_reason)
                 raise

@@ -51,12 +51,14 @@ class ChildPlan:
     """What a child run is given. `working_dir` of None means that of the parent, `context` is what it begins with.
 
     `refuse_usage` says, given what the child used so far, why the runs around it can't let it use more.
+    `questions_root` is the run directory that keeps the questions of all.
     """
 
     logs_root: Path
     context: Mapping[str, Any]
     refuse_usage: Callable[[TokenUsage | None], str]
     working_dir: Path | None = None
+    questions_root: Path | None = None
 
 
 class ChildPipelines(Protocol):
@@ -112,6 +114,7 @@ class ChildRun:
                 context=self._given,
                 refuse_usage=self._refuse_usage,
                 working_dir=self._pipelines.working_dir(get_setting(WORKDIR, self._node, self._graph)),
+                questions_root=self._context.run.questions_root,
             )
         )
         try:

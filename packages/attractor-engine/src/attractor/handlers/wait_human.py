@@ -8,11 +8,13 @@ import anyio
 
 from attractor.calls import call
 from attractor.events import Emit, InterviewCompleted, InterviewStarted, InterviewTimeout
-from attractor.graph import Edge, Graph, Node, to_seconds
+from attractor.graph import Edge, Graph, Node
+from attractor.handlers.human_answers import accept_answer, build_question, judge_answer, question_type, was_skipped
+from attractor.handlers.human_form import Form, judge_form, make_questions
 from attractor.interviewers.asked import AskedQuestion, Ending
 from attractor.interviewers.base import Answer, AnswerValue, Interviewer, Option, Question, QuestionType
-from attractor.interviewers.matching import find_option, make_options, strip_accelerator
-from attractor.interviewers.questions import QuestionStore
+from attractor.interviewers.matching import make_options
+from attractor.interviewers.questions import QuestionStore, locate
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import Context
 from attractor.suspension import Suspend
@@ -25,11 +27,15 @@ POLL_SECONDS = 0.1
 class WaitHumanHandler:
     """Presents the labels of the outgoing edges as choices, and reports the one that a person takes.
 
+    `human.type` asks for something else: yes_no and confirmation lead along the edges that are called so, else the
+    first and the second; the text that freeform asks for goes to the context as `human.gate.answer`. `human.questions`
+    asks several questions at once, whose answers are `human.gate.answers`.
+
     The question is stored in the run directory before the interviewer is asked, and so is the answer before the run
     goes on. Whoever answers first counts: the interviewer, or anybody who answers the stored question; then the
     interviewer's `ask` is cancelled. One that answers DEFERRED suspends the run.
 
-    An answer that is none of the choices is asked again, up to `MAX_QUESTIONS` times. When `human.timeout` (else
+    An answer that makes no sense is asked again, up to `MAX_QUESTIONS` times. When `human.timeout` (else
     `timeout`) of the node has passed since it was first asked, `human.default_choice` (a target, key or label) is
     taken; without it the gate asks for a retry.
     """
@@ -52,41 +58,42 @@ class WaitHumanHandler:
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
         edges, options = find_choices(node, graph)
-        if not edges:
+        if not edges and not (question_type(node) is QuestionType.FREEFORM and graph.outgoing_edges(node.id)):
             return Outcome.fail(f"human gate {node.id!r} has no outgoing edges to choose from", terminal=True)
-        default = find_default(node, edges, options)
-        timeout = to_seconds(node.attrs.get("human.timeout"))
-        question = Question(
-            text=node.label,
-            type=QuestionType.MULTIPLE_CHOICE,
-            options=options,
-            default=Answer(value=default.key, selected_option=default) if default else None,
-            timeout_seconds=node.timeout if timeout is None else timeout,
-            stage=node.id,
-        )
-        root = context.run.run_root or logs_root
+        question = build_question(node, edges, options)
+        root = context.run.questions_root or logs_root
         store = QuestionStore(root, self._clock)
-        place = f"{'' if root == logs_root else logs_root.name}/{node.id}/{context.run.attempt_number(node.id)}"
-        asked, is_new = store.ask(question, place=place, branch=context.run.branch)
-        if is_new:
-            self._emit(InterviewStarted, question=question.text, stage=node.id, qid=asked.id)
+        place = f"{locate(logs_root, root)}/{node.id}/{context.run.attempt_number(node.id)}"
+        if form := make_questions(node, question):
+            all_asked = [self._store(one, store, f"{place}/{at}", context) for at, one in enumerate(form)]
+            return judge_form(node, await self._fill(all_asked, store))
+        asked = self._store(question, store, place, context)
         asked = await self._interview(asked, store)
         self._tell(asked)
-        if asked.ending is Ending.TIMED_OUT and default is None:
+        if asked.ending is Ending.TIMED_OUT and question.default is None:
             return Outcome(status=StageStatus.RETRY, failure_reason=f"human gate {node.id!r}: timeout, no default")
         if asked.ending is Ending.WITHDRAWN:
             return Outcome.fail(f"human gate {node.id!r}: no answer in {MAX_QUESTIONS} was one of its choices")
-        if asked.answer is not None and asked.answer.value == AnswerValue.SKIPPED:
+        answer = asked.answer or question.default
+        assert answer is not None, "a question that was not answered has a default"
+        if was_skipped(answer):
             return Outcome.fail(f"human gate {node.id!r}: human skipped interaction")
-        chosen = asked.answer.selected_option if asked.answer else default
-        assert chosen is not None, "only an option answers a multiple choice"
-        edge = edges[options.index(chosen)]
-        return Outcome.success(
-            f"Selected: {strip_accelerator(chosen.label)}",
-            preferred_label=chosen.label,
-            suggested_next_ids=(edge.target,),
-            context_updates={"human.gate.selected": chosen.key, "human.gate.label": chosen.label},
-        )
+        return judge_answer(node, answer, edges, options)
+
+    def _store(self, question: Question, store: QuestionStore, place: str, context: Context) -> AskedQuestion:
+        asked, is_new = store.ask(question, place=place, branch=context.run.branch)
+        if is_new:
+            self._emit(InterviewStarted, question=question.text, stage=question.stage, qid=asked.id)
+        return asked
+
+    async def _fill(self, asked: list[AskedQuestion], store: QuestionStore) -> list[AskedQuestion]:
+        """Several questions with what became of them; they have one time limit."""
+        deadline = asked[0].deadline
+        seconds = None if deadline is None else max(deadline - self._clock(), 0)
+        ended = await Form(asked, store, self._interviewer).fill(seconds, lambda: self._sleep(POLL_SECONDS))
+        for one in ended:
+            self._tell(one)
+        return ended
 
     async def _interview(self, asked: AskedQuestion, store: QuestionStore) -> AskedQuestion:
         """The question with what became of it."""
@@ -103,9 +110,9 @@ class WaitHumanHandler:
             return ended
         if heard is None:
             return store.close(asked.id, Ending.WITHDRAWN)
-        if heard.value is AnswerValue.DEFERRED:
+        if heard.value == AnswerValue.DEFERRED and not heard.text:
             raise Suspend({"qid": asked.id, "text": asked.question.text}, question=asked.id)
-        if heard.value == AnswerValue.TIMEOUT:
+        if heard.value == AnswerValue.TIMEOUT and not heard.text:
             return store.close(asked.id, Ending.TIMED_OUT)
         return store.take(asked.id, heard)
 
@@ -136,10 +143,8 @@ class WaitHumanHandler:
         """An answer that is one of the options, or SKIPPED, TIMEOUT or DEFERRED; None if too many were none of them."""
         for _ in range(MAX_QUESTIONS):
             answer: Answer = await call(self._interviewer.ask, question)
-            if option := find_option(answer, question.options):
-                return Answer(value=option.key, selected_option=option, text=answer.text)
-            if answer.value in (AnswerValue.SKIPPED, AnswerValue.TIMEOUT, AnswerValue.DEFERRED):
-                return answer
+            if accepted := accept_answer(answer, question):
+                return accepted
         return None
 
     async def _inform(self, message: str, stage: str) -> None:
@@ -164,12 +169,3 @@ def find_choices(node: Node, graph: Graph) -> tuple[list[Edge], tuple[Option, ..
 def _is_choice(edge: Edge) -> bool:
     """An edge with a condition is no choice of a person's, unless it asks about the choice."""
     return not edge.condition or "preferred_label" in edge.condition or "human.gate" in edge.condition
-
-
-def find_default(node: Node, edges: list[Edge], options: tuple[Option, ...]) -> Option | None:
-    """What `human.default_choice` names: the target of a choice, its key or its label."""
-    wanted = node.text("human.default_choice")
-    if not wanted:
-        return None
-    by_target = (option for edge, option in zip(edges, options, strict=True) if edge.target == wanted)
-    return next(by_target, None) or find_option(Answer(value=wanted), options)

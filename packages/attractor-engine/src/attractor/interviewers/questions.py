@@ -6,6 +6,7 @@ loses nothing.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -31,7 +32,7 @@ class QuestionStore:
     """
 
     def __init__(self, logs_root: Path, clock: Callable[[], float] = time.time) -> None:
-        self._root = logs_root
+        self.root = logs_root
         self._folder = logs_root / QUESTIONS_NAME
         self._clock = clock
         self._known: list[AskedQuestion] = []
@@ -98,10 +99,12 @@ class QuestionStore:
         self._end(question_id, {"ending": ending.value, "time": round(self._clock(), 3)})
         return self.get(question_id)
 
-    def withdraw(self, branch: BranchPath = ()) -> None:
-        """Close the open questions of a branch, or of the whole run: nobody needs their answers now."""
+    def withdraw(self, run_root: Path, branch: BranchPath = ()) -> None:
+        """Close the open questions of a branch of a run, or of all of the run: nobody needs their answers now."""
+        within = locate(run_root, self.root)
         for asked in self.list_open():
-            if asked.branch[: len(branch)] == branch:
+            is_there = within == "." or asked.place.startswith(f"{within}/")
+            if is_there and asked.branch[: len(branch)] == branch:
                 self.close(asked.id, Ending.WITHDRAWN)
 
     def get(self, question_id: str) -> AskedQuestion:
@@ -109,7 +112,7 @@ class QuestionStore:
         asked = next((asked for asked in self.list_all() if asked.id == question_id), None)
         if asked is None:
             known = ", ".join(asked.id for asked in self.list_open()) or "none"
-            raise QuestionError(f"{self._root} has no question {question_id!r}; open are: {known}")
+            raise QuestionError(f"{self.root} has no question {question_id!r}; open are: {known}")
         return asked
 
     def list_open(self) -> list[AskedQuestion]:
@@ -141,6 +144,11 @@ class QuestionStore:
 
     def _answer_path(self, question_id: str) -> Path:
         return self._folder / f"{question_id}.answer.json"
+
+
+def locate(folder: Path, root: Path) -> str:
+    """A run's folder, as the places of its questions name it."""
+    return os.path.relpath(folder, root)
 
 
 def _refuse(asked: AskedQuestion) -> QuestionError:

@@ -68,9 +68,10 @@ class RunFacts:
     `outer_executions` counts the attempts before its fan-out. `open_fan_out` gives a handler the branches of its node.
     `usage` is what the stage used of a model so far; whoever asks one adds to it, by `add_usage()`. `given` are the
     values that a stage which suspended itself in this visit was given since, in order. `run_root` is the run directory,
-    also after a restart. `refuse_child` tells a stage that is a run itself, given that run's directory and what it
-    used, why it may use no more. `tell` lets observers know what the stage is doing now: a kind and a short text.
-    `working_dir` is where a run within another works, if its node says so.
+    also after a restart; `questions_root` that of the outermost run, which has the questions of all. `tell` lets
+    observers know what the stage is doing now: a kind and a short text. `refuse_child` tells a stage that is a run
+    itself, given that run's directory and what it used, why it may use no more. `working_dir` is where a run within
+    another works, if its node says so.
     """
 
     run_id: str = ""
@@ -89,6 +90,7 @@ class RunFacts:
     usage: TokenUsage | None = None
     given: tuple[Any, ...] = ()
     run_root: Path | None = None
+    questions_root: Path | None = None
     tell: Callable[[str, str], object] = lambda kind, text: None
     refuse_child: Callable[[str, TokenUsage | None], str] = lambda child, usage: ""
     working_dir: Path | None = None
