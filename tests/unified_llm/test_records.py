@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 from unified_llm import (
+    AdapterTimeout,
     AudioData,
     ContentKind,
     ContentPart,
@@ -193,3 +194,8 @@ def test_an_error_goes_to_another_process_whatever_caused_it() -> None:
     assert "Stuck: inner" in str(back.cause)
     kept = pickle.loads(pickle.dumps(RateLimitError("slow", cause=ValueError("inner"))))
     assert repr(kept.cause) == "ValueError('inner')"
+
+
+def test_an_adapter_waits_as_long_as_the_specification_says() -> None:
+    limits = AdapterTimeout()
+    assert (limits.connect, limits.request, limits.stream_read) == (10, 120, 30)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from unified_llm import (
+    AdapterTimeout,
     Client,
     ConfigurationError,
     ImageData,
@@ -15,6 +16,7 @@ from unified_llm import (
     Request,
     ResponseFormat,
     RetryPolicy,
+    TimeoutConfig,
     Tool,
     ToolChoice,
     generate,
@@ -109,6 +111,8 @@ async def test_the_functions_raise_nothing_but_our_own_errors(call, fields, name
         (lambda: Tool(name="a", description="", parameters={"type": "array"}), "parameters"),
         (lambda: ToolChoice(mode="named"), "tool_name"),
         (lambda: ToolChoice(mode="auto", tool_name="a"), "tool_name"),
+        (lambda: TimeoutConfig(per_step=NAN), "per_step"),
+        (lambda: AdapterTimeout(connect=NAN), "connect"),
         (lambda: ImageData(), "url and data"),
         (lambda: ImageData(url="https://x.test/a.png", data=b"a"), "url and data"),
         (lambda: ResponseFormat(type="json_schema"), "json_schema"),

@@ -1,9 +1,9 @@
 """The one input of `complete()` and `stream()` (sections 3.6, 3.10 and 4.7)."""
 
 import math
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from unified_llm.spec.messages import Message
 from unified_llm.spec.record import Record
@@ -69,18 +69,20 @@ class Request(Record):
         return any(isinstance(own, dict) and own.get(name) for own in options)
 
 
+def _number(seconds: float) -> float:
+    if math.isnan(seconds):
+        raise ValueError("a time limit of NaN would never pass and never hold")
+    return seconds
+
+
+Seconds = Annotated[float, AfterValidator(_number)]
+
+
 class TimeoutConfig(Record):
     """Limits of a high-level call, in seconds (section 4.7). None means no limit."""
 
-    total: float | None = None
-    per_step: float | None = None
-
-    @field_validator("total", "per_step")
-    @classmethod
-    def _number(cls, seconds: float | None) -> float | None:
-        if seconds is not None and math.isnan(seconds):
-            raise ValueError("a time limit of NaN would never pass and never hold")
-        return seconds
+    total: Seconds | None = None
+    per_step: Seconds | None = None
 
 
 class AdapterTimeout(Record):
@@ -91,6 +93,6 @@ class AdapterTimeout(Record):
     that keeps the connection open with comments may take `request` seconds for its next event.
     """
 
-    connect: float = 10.0
-    request: float = 120.0
-    stream_read: float = 30.0
+    connect: Seconds = 10.0
+    request: Seconds = 120.0
+    stream_read: Seconds = 30.0
