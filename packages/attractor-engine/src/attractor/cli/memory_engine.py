@@ -49,8 +49,9 @@ async def open_engine(choice: EngineChoice, environ: Mapping[str, str] = os.envi
             providers.setdefault(LOCAL, LocalAdapter())
         provider = provider or configured.default_provider or ""
         if provider not in providers:
+            found = f"the provider {provider!r} is not configured" if provider else "no provider is configured"
             raise CommandError(
-                f"{f'the provider {provider!r}' if provider else 'no provider'} is configured: set "
+                f"{found}: set "
                 f"{required_variables()}; or use the model on this machine with --provider local; or the program "
                 "claude with --engine claude."
             )
