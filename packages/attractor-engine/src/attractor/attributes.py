@@ -36,6 +36,7 @@ class Attribute:
 FIDELITY_MODES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
+QUESTION_TYPES = ("multiple_choice", "yes_no", "confirmation", "freeform")
 JOIN_POLICIES = ("wait_all", "first_success", "quorum")
 
 
@@ -64,9 +65,7 @@ _TOOL_HOOKS = (
     Attribute("tool_hooks.timeout", Kind.DURATION, "60s", "Most that one hook may take.", "9.7"),
 )
 _CHILD = (
-    Attribute(
-        "stack.child_dotfile", Kind.TEXT, "", "DOT file of a sub-pipeline or a manager loop.", "4.11"
-    ),
+    Attribute("stack.child_dotfile", Kind.TEXT, "", "DOT file of a sub-pipeline or a manager loop.", "4.11"),
     Attribute("stack.child_workdir", Kind.TEXT, "the parent's", "Working directory of the child run.", "A"),
     Attribute(
         "stack.child_run_dir", Kind.TEXT, "", "Run directory of a child that another process runs, to watch.", "4.11"
@@ -111,7 +110,9 @@ NODE_ATTRIBUTES = _table(
     Attribute("max_tokens", Kind.COUNT, "the model's", "Most tokens of the answer of an LLM stage.", "2.6"),
     Attribute("max_visits", Kind.COUNT, "the graph's max_node_visits", "How often a run may visit this node.", "3.2"),
     Attribute("tool_command", Kind.TEXT, "", "Shell command of a tool node.", "4.10"),
-    Attribute("human.default_choice", Kind.TEXT, "", "Edge target or key to take when a human gate times out.", "6.5"),
+    Attribute("human.type", Kind.TEXT, "multiple_choice", "What a human gate asks for.", "6.2", QUESTION_TYPES),
+    Attribute("human.questions", Kind.TEXT, "", "Several questions of a human gate, a line each.", "6.1"),
+    Attribute("human.default_choice", Kind.TEXT, "", "Target, key or answer when a human gate times out.", "6.5"),
     Attribute(
         "human.timeout", Kind.DURATION, "the node's timeout", "How long a human gate waits for an answer.", "6.5"
     ),
@@ -122,9 +123,7 @@ NODE_ATTRIBUTES = _table(
     Attribute("manager.max_cycles", Kind.COUNT, "1000", "Looks at the child run before giving up.", "4.11"),
     Attribute("manager.stop_condition", Kind.TEXT, "", "Condition that ends supervision with success.", "4.11"),
     Attribute("manager.actions", Kind.TEXT, "observe,wait", "What each cycle does, separated by commas.", "4.11"),
-    Attribute(
-        "manager.steer_condition", Kind.TEXT, "", "When the action steer intervenes; unset: always.", "4.11"
-    ),
+    Attribute("manager.steer_condition", Kind.TEXT, "", "When the action steer intervenes; unset: always.", "4.11"),
     Attribute("manager.steer_cooldown", Kind.DURATION, "5m", "Least time between two interventions.", "4.11"),
     Attribute("stack.child_autostart", Kind.BOOLEAN, "true", "Whether the manager starts the child run.", "4.11"),
     *_RETRY_TARGETS,

@@ -68,6 +68,7 @@ EXPLANATIONS = _table(
     ("prompt_on_llm_nodes", _WARNING, "A model stage says what to do.", "Else the model is told a name, and no more."),
     ("tool_command", _WARNING, "A tool stage has a command.", "Without one it fails."),
     ("human_default_choice", _WARNING, "A default choice is a choice.", "Else a timeout takes none."),
+    ("human_type", _WARNING, "Yes and no are two ways.", "A third edge of such a gate is never chosen."),
     ("unknown_variable", _WARNING, "Variables are replaced.", "Only $goal is; any other reaches the model as it is."),
     ("attribute_value", _WARNING, "Attributes hold what they should.", "Else their defaults hold."),
     ("duration_unit", _WARNING, "Durations have a unit.", "A bare number is in seconds, which few mean by 30000."),

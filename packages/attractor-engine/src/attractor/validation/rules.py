@@ -51,6 +51,7 @@ BUILT_IN_RULES: tuple[Callable[[Survey], Iterable[Diagnostic]], ...] = (
     values.prompt_on_llm_nodes,
     values.tool_command,
     values.human_default_choice,
+    values.human_type,
     children.child_pipeline,
     children.manager_loop,
     values.unknown_variable,

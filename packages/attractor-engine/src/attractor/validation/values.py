@@ -31,7 +31,9 @@ from attractor.graph import (
     to_seconds,
     to_text,
 )
-from attractor.handlers.wait_human import find_choices, find_default
+from attractor.handlers.human_answers import find_default_answer, question_type
+from attractor.handlers.wait_human import find_choices
+from attractor.interviewers.base import QuestionType
 from attractor.stylesheet import PROPERTIES, parse_stylesheet
 from attractor.validation.survey import Survey, listing
 
@@ -255,7 +257,7 @@ def human_default_choice(survey: Survey) -> Iterator[Diagnostic]:
         if not wanted or survey.handlers[node.id] != "wait.human":
             continue
         edges, options = find_choices(node, survey.graph)
-        if find_default(node, edges, options) is None:
+        if find_default_answer(node, edges, options) is None:
             named = listing(edge.target for edge in edges)
             yield survey.about_node(
                 "human_default_choice",
@@ -265,6 +267,17 @@ def human_default_choice(survey: Survey) -> Iterator[Diagnostic]:
                 "human.default_choice",
                 f"name the target, the key or the label of a choice; targets are {named}",
             )
+
+
+def human_type(survey: Survey) -> Iterator[Diagnostic]:
+    for node in survey.graph.nodes.values():
+        if survey.handlers[node.id] != "wait.human":
+            continue
+        edges, _ = find_choices(node, survey.graph)
+        if question_type(node) in (QuestionType.YES_NO, QuestionType.CONFIRMATION) and len(edges) > 2:
+            message = f"{node.id} asks for yes or no, but {len(edges)} edges lead on: only two can be chosen"
+            fix = "remove human.type to let the edges be the choices"
+            yield survey.about_node("human_type", Severity.WARNING, node, message, "human.type", fix)
 
 
 def unknown_variable(survey: Survey) -> Iterator[Diagnostic]:
