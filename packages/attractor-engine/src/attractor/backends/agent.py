@@ -104,7 +104,7 @@ class AgentBackend:
             if hooks:
                 await hooks.close()
             watch.close()
-            report_usage(context, session.usage, session.provider_profile.model)
+            report_usage(context, session.total_usage, session.provider_profile.model)
         if thread:
             self._threads[thread] = list(session.history)
         if result.error is not None:
