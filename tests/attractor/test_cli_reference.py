@@ -14,18 +14,21 @@ MARK = "<!-- What follows is written by tests/attractor/test_cli_reference.py. -
 
 def reference() -> str:
     """Every command's help as Markdown."""
-    return "\n".join(block for name in COMMANDS for block in _describe(name))
-
-
-def _describe(name: str) -> Iterator[str]:
     parent = click.Context(app, info_name="attractor", **app.context_settings)
-    command = app.get_command(parent, name)
+    return "\n".join(block for name in COMMANDS for block in _describe(app, name, parent))
+
+
+def _describe(group: click.Group, name: str, parent: click.Context) -> Iterator[str]:
+    command = group.get_command(parent, name)
     assert command is not None
     context = click.Context(command, info_name=name, parent=parent)
     formatter = click.HelpFormatter(width=100, max_width=100)
     command.format_help(context, formatter)
-    yield f"\n## attractor {name}\n"
+    yield f"\n## {context.command_path}\n"
     yield f"```text\n{formatter.getvalue().rstrip()}\n```"
+    if isinstance(command, click.Group):
+        for below in command.commands:
+            yield from _describe(command, below, context)
 
 
 def test_reference_is_that_of_the_commands() -> None:
