@@ -2,7 +2,7 @@
 
 A python snippet is a whole program and an sh snippet a whole script; a console snippet is a transcript, whose output is
 compared (`...` stands for anything). A dot snippet must parse and pass lint. The directory has copies of docs/examples
-and tests/conformance/adapter.py, at the same places.
+and of the suites in tests/conformance, at the same places.
 A comment above a snippet says what it needs:
 
     <!-- test: file NAME -->            the snippet is also written to this file, for the snippets below it
@@ -80,7 +80,8 @@ def desk(folder: Path) -> Desk:
     """No key and no address of this machine's user gets in; programs and the libraries are those under test."""
     shutil.copytree(ROOT / "docs/examples", folder / "docs/examples")
     (folder / "tests/conformance").mkdir(parents=True)
-    shutil.copy(ROOT / "tests/conformance/adapter.py", folder / "tests/conformance/adapter.py")
+    for suite in ("adapter.py", "environment.py"):
+        shutil.copy(ROOT / "tests/conformance" / suite, folder / "tests/conformance" / suite)
     ours = ("_API_KEY", "_BASE_URL", "_LOCAL_MODEL")
     kept = {name: value for name, value in os.environ.items() if not name.endswith(ours)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
