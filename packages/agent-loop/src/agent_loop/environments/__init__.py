@@ -15,6 +15,7 @@ from agent_loop.environments.process_group import end_processes
 from agent_loop.environments.sandbox import SandboxExecutionEnvironment
 from agent_loop.environments.ssh import RemoteSSHExecutionEnvironment, SSHExecutionEnvironment
 from agent_loop.environments.variables import EnvironmentPolicy
+from agent_loop.environments.wasm import WasmExecutionEnvironment
 from agent_loop.environments.wrappers import (
     EnvironmentWrapper,
     LoggingExecutionEnvironment,
@@ -48,5 +49,6 @@ __all__ = [
     "RemoteSSHExecutionEnvironment",
     "SSHExecutionEnvironment",
     "SandboxExecutionEnvironment",
+    "WasmExecutionEnvironment",
     "end_processes",
 ]
