@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_loop import LocalExecutionEnvironment
+from agent_loop import ExecResult, LocalExecutionEnvironment
 from agent_loop.environments import (
+    EnvironmentWrapper,
     ExecutionEnvironmentError,
     LoggingExecutionEnvironment,
     MemoryExecutionEnvironment,
@@ -98,3 +99,48 @@ async def memory() -> AsyncIterator[Any]:
 @every_check
 async def test_memory(memory: Any, check: Any) -> None:
     await suite.run(check, memory)
+
+
+class Leaky(EnvironmentWrapper):
+    async def cleanup(self) -> None:
+        pass
+
+
+class Forgetful(EnvironmentWrapper):
+    async def exec_command(self, command: str, timeout_ms: int, *others: Any, **options: Any) -> ExecResult:
+        return await self._inner.exec_command(command, timeout_ms)
+
+
+class Careless(EnvironmentWrapper):
+    async def write_file(self, path: str, content: str) -> None:
+        Path(self.working_directory(), path).write_bytes(content.encode())
+
+
+class Oldest(EnvironmentWrapper):
+    async def glob(self, pattern: str, path: str) -> list[str]:
+        return (await self._inner.glob(pattern, path))[::-1]
+
+
+FAULTS = [
+    (Leaky, "check_background_processes_end_with_the_environment"),
+    (Forgetful, "check_directory_and_variables"),
+    (Careless, "check_writing_outside_is_refused"),
+    (Careless, "check_no_symlink_leads_outside"),
+    (Oldest, "check_glob_has_the_newest_first"),
+]
+
+
+@pytest.mark.parametrize(("faulty", "check"), FAULTS, ids=lambda value: getattr(value, "__name__", value))
+async def test_the_suite_notices(local: Any, faulty: type[EnvironmentWrapper], check: str) -> None:
+    with pytest.raises((AssertionError, OSError)):
+        await suite.run(getattr(suite, check), suite.Subject(environment=faulty(local.environment)))
+
+
+async def test_what_is_declared_as_lacking_must_be(local: Any) -> None:
+    subject = suite.Subject(environment=local.environment, lacks={suite.Feature.SYMLINKS: "none, it says"})
+    with pytest.raises(AssertionError, match=r"declared as lacking .*symbolic links.* and yet check_symlinks passes"):
+        await suite.run(suite.check_symlinks, subject)
+
+
+def test_every_check_is_run() -> None:
+    assert [value for name, value in vars(suite).items() if name.startswith("check_")] == suite.ALL_CHECKS
