@@ -89,7 +89,8 @@ def loop_rows() -> Iterator[Row]:
     apart_few = statistics.median(whole - building for whole, building in few)
     apart_many = statistics.median(whole - building for whole, building in many)
     yield "agent: building a request, 1,000 turns", min(building for _, building in many), "ms", None, None
-    yield "agent: round but for that, 1,000 turns to 10", apart_many, "ms", apart_many / apart_few, 1.3
+    # The scripted adapter keeps every request with its list of messages, which takes a little more the longer it is.
+    yield "agent: round but for that, 1,000 turns to 10", apart_many, "ms", apart_many / apart_few, 1.5
 
 
 def make_tree(root: Path) -> None:
