@@ -6,7 +6,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import hypothesis
 import pytest
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent.parent
 
