@@ -59,14 +59,17 @@ COMMANDS = suite.Commands(
         "print('last')",
     ),
     endless=python("while True: print('x' * 65536)"),
+    link="python -c \"import os; os.symlink('{target}', '{file}')\"",
+    is_link="python -c \"import os, sys; sys.exit(not os.path.islink('{file}'))\"",
+    make_executable="python -c \"import os; os.chmod('{file}', 0o755)\"",
+    is_executable="python -c \"import os, sys; sys.exit(not os.stat('{file}').st_mode & 0o111)\"",
     set_year=python(
         "import os, time", "at = time.mktime(({year}, 1, 1, 0, 0, 0, 0, 0, 0))", "os.utime('{file}', (at, at))"
     ),
 )
 LACKS = {
     suite.Feature.PROCESSES: "within WebAssembly there are none",
-    suite.Feature.SYMLINKS: "a command can't make one",
-    suite.Feature.MODES: "a command can't change one",
+    suite.Feature.MODES: "WASI knows no modes",
     suite.Feature.OUTSIDE: "there is nothing but the working directory",
 }
 

@@ -46,8 +46,8 @@ class WasmExecutionEnvironment:
     """CPython 3.12 in a WebAssembly machine that sees `working_dir`, by the same path, and nothing else of this one.
 
     Commands are `python FILE`, `python -c CODE`, `python -m MODULE`, and `python - <<'END'` with lines below; anything
-    else ends with exit code 127 and says so. There is no shell, no network, no process, thread or symlink within, and
-    no more than `memory_bytes` of memory. Each command is a process here, which is killed at its timeout (at once:
+    else ends with exit code 127 and says so. There is no shell, network, process or thread within, no modes of files,
+    and no more than `memory_bytes` of memory. Each command is a process here, which is killed at its timeout (at once:
     WebAssembly knows no signals). File tools too read and write only in `working_dir`. `variables` are all that
     commands see in their environment.
 
@@ -176,6 +176,7 @@ class WasmExecutionEnvironment:
             duration_ms=round((anyio.current_time() - started) * 1000),
             output_file=capture.file_name,
             output_bytes=capture.total_bytes,
+            output_file_bytes=capture.file_bytes if capture.file_bytes < capture.total_bytes else None,
         )
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> str:

@@ -175,6 +175,7 @@ class RemoteEnvironment:
             duration_ms=round((anyio.current_time() - started) * 1000),
             output_file=capture.file_name,
             output_bytes=capture.total_bytes,
+            output_file_bytes=capture.file_bytes if capture.file_bytes < capture.total_bytes else None,
         )
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> str:
