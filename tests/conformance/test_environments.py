@@ -134,6 +134,8 @@ FAULTS = [
 async def test_the_suite_notices(local: Any, faulty: type[EnvironmentWrapper], check: str) -> None:
     with pytest.raises((AssertionError, OSError)):
         await suite.run(getattr(suite, check), suite.Subject(environment=faulty(local.environment)))
+    # For the one that initialized and didn't mean its own cleanup.
+    await local.environment.cleanup()
 
 
 async def test_what_is_declared_as_lacking_must_be(local: Any) -> None:
