@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-
-# Its names are loaded when first used: a graph that names no model doesn't wait for the catalog.
-import unified_llm
+from importlib import import_module
+from typing import Any
 
 from attractor.attributes import DIALECT_NAMES
 from attractor.diagnostics import Diagnostic, Severity
@@ -15,6 +14,11 @@ from attractor.validation.survey import Survey, listing
 # Whose models the catalog knows. Any other provider is a server of the user's, which has what models it has.
 _PROVIDERS = ("anthropic", "gemini", "openai")
 _FAMILIES = ("claude", "gemini", "gpt-", "chatgpt", "codex", "o1", "o3", "o4")
+
+
+def _catalog() -> Any:
+    """Loaded when a graph names a model, because it takes longer than everything else here together."""
+    return import_module("unified_llm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +35,14 @@ class _Use:
 
     def find_nearest(self) -> str:
         """The known model with nearly that name."""
-        names = [model.id for model in unified_llm.list_models(self.provider or None)]
+        names = [model.id for model in _catalog().list_models(self.provider or None)]
         return next(iter(get_close_matches(self.model.lower(), names, 1, cutoff=0.75)), "")
 
 
 def model_known(survey: Survey) -> Iterator[Diagnostic]:
     """One finding a model, however many stages ask for it."""
     for use, nodes in _find_uses(survey).items():
-        info = unified_llm.get_model_info(use.model) if use.is_catalogued else None
+        info = _catalog().get_model_info(use.model) if use.is_catalogued else None
         if info is not None and use.provider and info.provider != use.provider:
             yield _about(
                 survey,
@@ -66,7 +70,7 @@ def model_known(survey: Survey) -> Iterator[Diagnostic]:
 def model_effort(survey: Survey) -> Iterator[Diagnostic]:
     for use, nodes in _find_uses(survey).items():
         asking = [node for node in nodes if node.reasoning_effort not in ("", "none")]
-        info = unified_llm.get_model_info(use.model) if asking and use.is_catalogued else None
+        info = _catalog().get_model_info(use.model) if asking and use.is_catalogued else None
         if info is not None and not info.supports_reasoning:
             yield _about(
                 survey,
