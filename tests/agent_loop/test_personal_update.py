@@ -147,7 +147,7 @@ def check(state: PersonalState) -> None:
     build_context(state).encode("utf-8")
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(states, updates | hostile_updates)
 def test_rules_hold_for_any_state_and_any_update(state: PersonalState, update: object) -> None:
     before = copy.deepcopy((state, update))
@@ -157,7 +157,7 @@ def test_rules_hold_for_any_state_and_any_update(state: PersonalState, update: o
     check(apply_update(after, update))
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(basin_updates, max_size=6, unique_by=lambda item: item.id), st.randoms(), updates)
 def test_order_of_different_basins_does_not_matter(items: list[BasinUpdate], random: object, rest: Update) -> None:
     state = create_initial_state(SEEDS)
@@ -167,12 +167,14 @@ def test_order_of_different_basins_does_not_matter(items: list[BasinUpdate], ran
     assert first == second
 
 
+@settings(deadline=None)
 @given(states)
 def test_mending_a_state_once_is_enough(state: PersonalState) -> None:
     mended = restore_bounds(state)
     assert restore_bounds(mended) == mended
 
 
+@settings(deadline=None)
 @given(states, st.lists(texts, max_size=20), st.lists(texts, max_size=20), ids)
 def test_consolidation_keeps_the_rules(state: PersonalState, keywords: list[str], old: list[str], which: str) -> None:
     mended = apply_update(state, Update())
@@ -181,6 +183,7 @@ def test_consolidation_keeps_the_rules(state: PersonalState, keywords: list[str]
     assert mended == before
 
 
+@settings(deadline=None)
 @given(texts)
 def test_folding_and_cleaning_twice_is_once(text: str) -> None:
     assert fold(fold(text)) == fold(text)
@@ -360,7 +363,7 @@ def test_remarks_stay_few() -> None:
     assert update.remarks[-1] == "and 8980 more of this kind"
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.text() | hostile_updates.map(lambda value: json.dumps(value)) | st.binary() | st.none())
 @example('{"basin_updates": [{"id": "a", "weight_delta": 1' + "0" * 5000 + "}]}")
 @example('{"basin_updates": [{"id": "a", "weight_delta": 1e999}]}')
@@ -372,6 +375,7 @@ def test_parsing_never_raises(text: object) -> None:
     parse_consolidation(text)
 
 
+@settings(deadline=None)
 @given(hostile_updates, st.integers(min_value=0, max_value=400))
 def test_a_truncated_answer_never_raises(value: object, length: int) -> None:
     parse_update(json.dumps(value)[:length])

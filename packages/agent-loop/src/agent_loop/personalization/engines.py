@@ -6,6 +6,7 @@ An engine that had more ways to ask would drift from the other, and comparing th
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -80,9 +81,10 @@ class ClientEngine:
 class ClaudeProcessEngine:
     """The program `claude` on this machine, which works with the subscription that it is signed in to, without a key.
 
-    It gets no tools, and the user's part on its standard input: arguments are there for every user of the machine to
-    read. `variables` are its environment, by default this process's. A call takes at most `timeout` seconds; running
-    out of time and cancelling end the process and its children.
+    It gets no tools and works in an empty directory, so that no project's instructions come into it. The user's part
+    goes to its standard input, as arguments are there for every user of the machine to read. `variables` are its
+    environment, by default this process's. A call takes at most `timeout` seconds; running out of time and cancelling
+    end the process and its children.
     """
 
     command: Sequence[str] = ("claude",)
@@ -94,35 +96,45 @@ class ClaudeProcessEngine:
         return "claude"
 
     async def call(self, system: str, user: str, model: str, max_tokens: int) -> str:
+        with tempfile.TemporaryDirectory(prefix="personal-memory-") as folder:
+            process = await self._start(system, model, max_tokens, folder)
+            out, err = await self._ask(process, user)
+        if process.returncode != 0:
+            said = (err or out).decode("utf-8", "replace").strip()[-_STDERR_SHOWN:]
+            raise EngineError(f"{self.command[0]} ended with status {process.returncode}: {said or 'it said nothing'}")
+        return out.decode("utf-8", "replace")
+
+    async def _start(self, system: str, model: str, max_tokens: int, folder: str) -> Process:
         argv = [*self.command, "-p", "--output-format", "text", "--tools", "", "--system-prompt", system]
         environment = {**(os.environ if self.variables is None else self.variables)}
         environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(max_tokens)
         try:
-            process = await anyio.open_process(
+            return await anyio.open_process(
                 [*argv, *(["--model", model] if model else [])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                cwd=folder,
                 env=environment,
                 start_new_session=True,
             )
         except OSError as error:
             raise EngineError(f"{self.command[0]} can't be started: {error.strerror}; is it installed?") from error
+
+    async def _ask(self, process: Process, user: str) -> tuple[bytes, bytes]:
+        """Both outputs; the process has ended, one way or the other."""
         finished = False
         async with process:
             try:
                 with anyio.fail_after(self.timeout):
-                    out, err = await _converse(process, user.encode("utf-8", "replace"))
+                    answer = await _converse(process, user.encode("utf-8", "replace"))
                 finished = True
             except TimeoutError as error:
                 raise EngineError(f"{self.command[0]} gave no answer within {self.timeout:g} seconds") from error
             finally:
                 if not finished:
                     _kill_group(process)
-        if process.returncode != 0:
-            said = (err or out).decode("utf-8", "replace").strip()[-_STDERR_SHOWN:]
-            raise EngineError(f"{self.command[0]} ended with status {process.returncode}: {said or 'it said nothing'}")
-        return out.decode("utf-8", "replace")
+        return answer
 
 
 async def ask(engine: Engine, prompt: Prompt, model: str) -> str:

@@ -133,7 +133,7 @@ def restore_bounds(state: PersonalState) -> PersonalState:
 def _bounded_basin(basin: Basin, known: Container[str]) -> Basin:
     return replace(
         basin,
-        label=clean_text(basin.label, MAX_LABEL) or basin.id,
+        label=clean_text(basin.label, MAX_LABEL) or clean_text(basin.id, MAX_LABEL),
         description=clean_text(basin.description, MAX_DESCRIPTION),
         weight=_bounded(basin.weight),
         keywords=unique_texts(basin.keywords, MAX_KEYWORD)[-MAX_KEYWORDS:],
