@@ -1,18 +1,17 @@
 """From flags and environment to what answers the model stages."""
 
+import importlib
 import os
 import shlex
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from agent_loop.personalization import PersonalizationError, PersonalMemory, open_store
 from unified_llm import Client, ConfigurationError, LocalAdapter, Usage, cost_of, required_variables
 
 from attractor.backends.agent import AgentBackend
 from attractor.backends.base import CodergenBackend
 from attractor.backends.cli_agent import CLI_FORMATS, CliAgentBackend
 from attractor.backends.llm import LlmBackend
-from attractor.backends.personal import PersonalBackend
 from attractor.backends.simulated import SimulatedBackend
 from attractor.cli.failure import CommandError
 from attractor.cli.output import write_note
@@ -94,12 +93,11 @@ async def _with_memory(backend: CodergenBackend, settings: Settings) -> Codergen
     """The backend, told how the person works if the settings name a memory. Raises CommandError if that is none."""
     if not settings.memory:
         return backend
-    memory = PersonalMemory(store=open_store(settings.memory))
-    try:
-        await memory.load()
-    except PersonalizationError as error:
-        raise CommandError(f"{error}.") from error
-    return PersonalBackend(backend, memory)
+    # Most runs have no memory, and need not wait until what it takes is loaded.
+    told: CodergenBackend = await importlib.import_module("attractor.cli.memory_backend").tell_backend(
+        backend, settings.memory
+    )
+    return told
 
 
 def _create_cli_backend(settings: Settings, environ: Mapping[str, str]) -> CliAgentBackend:
