@@ -86,8 +86,14 @@ class _Container:
 
     async def stop(self) -> None:
         name, self._started = self._started, None
-        if name is not None:
+        if name is None:
+            return
+        try:
             await self._run("rm", "--force", "--volumes", name)
+        except ExecutionEnvironmentError as error:
+            # Where starting it had failed already.
+            if "no such container" not in str(error).lower():
+                raise
 
     async def _run(self, *arguments: str) -> None:
         with anyio.move_on_after(_START_SECONDS):

@@ -65,6 +65,8 @@ async def run_call(transport: Transport, call: Call, receive: Receive, timeout_s
     failure: ExecutionEnvironmentError | None = None
     async with transport.open(run.arguments()) as channel:
         try:
+            # Only now is it sure that whatever happens, the guard and this side know of each other.
+            await channel.send(b"\n")
             async with anyio.create_task_group() as tasks:
                 for stream in (STDOUT, STDERR):
                     tasks.start_soon(run.follow, channel, stream)

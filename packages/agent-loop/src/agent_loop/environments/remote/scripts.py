@@ -82,9 +82,10 @@ end "$@"
 """
 )
 
-# Run "$@" as a session of its own. What it prints stands between marks on both streams; see `command`. When stdin ends,
-# the caller is gone or wants no more of it, and it is ended. Arguments before those of the command: token, marker,
-# directory, names to unset, number of variables, the variables.
+# Run "$@" as a session of its own, once there is a line on stdin: a caller that gave up by then sends none. What it
+# prints stands between marks on both streams; see `command`. When stdin ends, the caller is gone or wants no more of
+# it, and it is ended. Arguments before those of the command: token, marker, directory, names to unset, number of
+# variables, the variables.
 RUN = (
     _GROUPS
     + r"""
@@ -93,6 +94,7 @@ token=$1 marker=$2 directory=$3 unset=$4 count=$5
 shift 5
 say() { printf '\036%s:%s\036' "$token" "$1"; }
 cd "$directory" || { say missing; say 'exit 0'; printf '\036%s:exit\036' "$token" >&4; exit; }
+read -r line <&3 || exit
 { read -r line <&3; trap '' TERM; end "$marker"; } >/dev/null 4>&- &
 guard=$!
 (
