@@ -328,3 +328,9 @@ async def test_kubernetes_names_everything(tmp_path: Path) -> None:
         result = await environment.exec_command('echo "$POD_NAME$POD_TOKEN"; exit 7', 5_000)
         assert (result.stdout, result.stderr, result.exit_code) == ("web\n", "", 7)
         await environment.cleanup()
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("name", ["check_a_timeout_leaves_no_process", "check_a_cancelled_call_leaves_no_process"])
+async def test_kubernetes_on_trio(in_kubernetes: Any, name: str) -> None:
+    await suite.run(getattr(suite, name), in_kubernetes)
