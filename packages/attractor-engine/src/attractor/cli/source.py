@@ -12,8 +12,12 @@ from attractor.cli.failure import BAD_USAGE, FAILED, SUCCESS, CommandError
 from attractor.cli.output import write_json, write_note, write_result
 from attractor.diagnostics import Diagnostic, Severity, Span
 from attractor.dot import format_source, parse_dot, render_svg
-from attractor.errors import DotSyntaxError, point_at
-from attractor.graph import Duration, Value
+from attractor.errors import DotSyntaxError, DrawingError, point_at
+from attractor.event_log import read_events
+from attractor.graph import Duration, Graph, Value
+from attractor.stage_states import StageState, read_states
+from attractor.state.run_directory import read_manifest
+from attractor.state.run_directory import read_source as read_run_source
 from attractor.transforms import apply_transforms
 from attractor.validation import validate
 from attractor.validation.sarif import to_sarif
@@ -114,22 +118,42 @@ def fmt(files: tuple[str, ...], check: bool) -> int:
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="[FILE]", required=False)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
-def graph(file: str, output: Path | None) -> int:
-    """Draw a pipeline as SVG. FILE may be - for stdin. Needs Graphviz.
+@click.option("--run", "run_dir", type=click.Path(path_type=Path), help="Colour the stages as in this run directory.")
+def graph(file: str | None, output: Path | None, run_dir: Path | None) -> int:
+    """Draw a pipeline as SVG. FILE may be - for stdin; without it, the run's own pipeline is drawn.
+
+    Needs Graphviz (the program dot), or the extra svg.
 
     \b
     Example: attractor graph pipeline.dot -o pipeline.svg
     """
-    svg = anyio.run(render_svg, parse_dot(read_source(file), display_name(file)))
-    if svg is None:
-        raise CommandError("the pipeline can't be drawn: Graphviz (the program dot) is not installed, or refuses it.")
+    if file is None and run_dir is None:
+        raise click.UsageError("Name a FILE to draw, or a run directory with --run.")
+    states: Mapping[str, StageState] = {}
+    if run_dir is not None:
+        read_manifest(run_dir)
+    drawn = parse_dot(read_source(file), display_name(file)) if file else _parse_run(run_dir)
+    if run_dir is not None:
+        states = read_states(read_events(run_dir), drawn.nodes)
+    try:
+        svg = anyio.run(render_svg, drawn, states)
+    except DrawingError as error:
+        raise CommandError(f"{error}.") from error
     if output is None:
         write_result(svg.decode("utf-8").rstrip("\n"))
     else:
         _write(output, svg)
     return SUCCESS
+
+
+def _parse_run(run_dir: Path | None) -> Graph:
+    assert run_dir is not None, "checked by the command"
+    source = read_run_source(run_dir)
+    if not source:
+        raise CommandError(f"{run_dir} holds no DOT source: its pipeline was made in Python; name a FILE to draw.")
+    return parse_dot(source, str(run_dir / "pipeline.dot"))
 
 
 def read_source(file: str) -> str:
