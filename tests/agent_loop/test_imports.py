@@ -27,12 +27,17 @@ def test_importing_does_not_need_posix() -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import agent_loop.environments", "from agent_loop import LocalExecutionEnvironment, ExecResult"]
+    "statement",
+    [
+        "from agent_loop.environments import LocalExecutionEnvironment",
+        "from agent_loop import LocalExecutionEnvironment, ExecResult",
+    ],
 )
 def test_environments_come_without_the_rest(statement: str) -> None:
     loaded = run(f"{statement}\nimport sys\nprint(*sys.modules)").split()
     assert "agent_loop.environments.local" in loaded
     assert not {"unified_llm", "pydantic", "jsonschema", "agent_loop.session", "agent_loop.tools"} & set(loaded)
+    assert not {"agent_loop.environments.docker", "agent_loop.environments.wasm"} & set(loaded)
 
 
 def test_names_that_are_not_there_are_said() -> None:

@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 import anyio
 import click
 
-from attractor.backends.cli_agent import CLI_FORMATS
 from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS, WAITING, CommandError
 from attractor.cli.interrupt import run_with_interrupts
 from attractor.cli.interview import TerminalInterviewer
-from attractor.cli.models import BACKENDS, open_backend
+from attractor.cli.models import BACKENDS, CLI_AGENTS, open_backend
 from attractor.cli.output import write_note
 from attractor.cli.progress import Progress
 from attractor.cli.report import report_result
@@ -167,12 +166,12 @@ def _settings(*, assignments: dict[str, str], max_cost: float | None = None, **f
     settings = Settings(assignments=assignments, **flags)
     if settings.simulated and (settings.backend or settings.provider):
         raise click.UsageError("--simulate and --dry-run call no model: drop --backend and --provider, or drop them.")
-    if settings.backend in CLI_FORMATS and settings.provider:
+    if settings.backend in CLI_AGENTS and settings.provider:
         raise click.UsageError(
             f"{settings.backend} knows its own provider: drop --provider, or take another --backend."
         )
-    if settings.agent_options and settings.backend not in CLI_FORMATS:
-        raise click.UsageError(f"--agent-options are for --backend {', '.join(CLI_FORMATS)}: name one, or drop them.")
+    if settings.agent_options and settings.backend not in CLI_AGENTS:
+        raise click.UsageError(f"--agent-options are for --backend {', '.join(CLI_AGENTS)}: name one, or drop them.")
     return settings
 
 
