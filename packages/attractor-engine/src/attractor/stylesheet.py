@@ -105,6 +105,8 @@ class Stylesheet:
 
 def parse_stylesheet(text: str) -> Stylesheet:
     """Read a stylesheet; an empty one has no rules. Raises StylesheetSyntaxError."""
+    if not text.strip():
+        return Stylesheet()
     try:
         parsed: Any = _grammar().parse(text)
     except UnexpectedInput as error:
