@@ -42,6 +42,7 @@ LAYERS = {
         "server",
         "sync",
         "testing",
+        "prebuilt",
         "pipeline",
         "result",
         "children",

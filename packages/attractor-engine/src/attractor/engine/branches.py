@@ -115,7 +115,7 @@ def start_traversal(walk: Walk, checkpoint: Checkpoint, context: Context, *, res
     facts = context.run
     facts.run_id = checkpoint.run_id
     facts.run_root, facts.questions_root = walk.root, walk.questions.root
-    facts.graph = walk.graph
+    facts.graph, facts.emit = walk.graph, walk.emit
     facts.node_outcomes = checkpoint.node_outcomes
     facts.executions = checkpoint.executions
     facts.last_outcome = checkpoint.node_outcomes.get(checkpoint.current_node)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from attractor.events import Emit
 from attractor.graph import Edge, Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.json_values import to_json_value
@@ -69,7 +70,7 @@ class RunFacts:
     `usage` is what the stage used of a model so far; whoever asks one adds to it, by `add_usage()`. `given` are the
     values that a stage which suspended itself in this visit was given since, in order. `run_root` is the run directory,
     also after a restart; `questions_root` that of the outermost run, which has the questions of all. `tell` lets
-    observers know what the stage is doing now: a kind and a short text. `refuse_child` tells a stage that is a run
+    observers know what the stage is doing now: a kind and a short text; `emit` records an event. `refuse_child` tells a stage that is a run
     itself, given that run's directory and what it used, why it may use no more. `working_dir` is where a run within
     another works, if its node says so.
     """
@@ -92,6 +93,7 @@ class RunFacts:
     run_root: Path | None = None
     questions_root: Path | None = None
     tell: Callable[[str, str], object] = lambda kind, text: None
+    emit: Emit = lambda kind, **fields: kind(**fields)
     refuse_child: Callable[[str, TokenUsage | None], str] = lambda child, usage: ""
     working_dir: Path | None = None
 

@@ -213,6 +213,26 @@ def restore_run(folder: Path) -> tuple[Checkpoint, dict[str, Outcome]]:
     return begun, missing
 
 
+def read_steps(folder: Path) -> Iterator[tuple[Entry, Checkpoint]]:
+    """Each step that the journal of a run directory holds, and the state behind it, which the next step changes.
+
+    Those of restarts lie in folders of their own. Raises CheckpointError.
+    """
+    path = folder / JOURNAL_NAME
+    records = _read_journal(path)
+    first = next(records, None)
+    if first is None:
+        return
+    state = decode_checkpoint(first[1], path)
+    for number, fields in records:
+        try:
+            entry = decode_entry(fields)
+            state.apply(entry)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path}, line {number} is damaged ({error!r}); start a new run") from error
+        yield entry, state
+
+
 def _with_updates(entry: Entry, keys: Iterable[str], checkpoint: Checkpoint) -> Outcome:
     """The step's outcome, whose updates the journal holds as changes of the context alone."""
     assert entry.step.outcome is not None
