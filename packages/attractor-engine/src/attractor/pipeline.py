@@ -55,7 +55,8 @@ class PipelineRunner:
     """Runs pipelines. One run at a time per runner.
 
     * `backend` answers codergen stages; None simulates (section 4.5). `interviewer` reaches a person.
-    * `logs_root` is the run directory; by default each run gets a new one under `default_runs_root()`.
+    * `logs_root` is the run directory; by default each run gets a new one under `default_runs_root()`. `run_id` names
+      the next new run; by default it gets a name with the time.
     * `handlers` are added to the built-in ones, or replace them. `transforms` run after the built-in ones.
     * `context` holds values to start with; the run has a copy.
     * `options` is any JSON that manifest.json shall keep, for whoever resumes.
@@ -72,6 +73,7 @@ class PipelineRunner:
         backend: CodergenBackend | None = None,
         interviewer: Interviewer | None = None,
         logs_root: str | Path | None = None,
+        run_id: str = "",
         handlers: HandlerRegistry | Mapping[str, Handler] | None = None,
         transforms: Sequence[Transform] = (),
         lint_rules: Iterable[LintRule] = (),
@@ -86,6 +88,7 @@ class PipelineRunner:
         self._backend = backend
         self._interviewer = interviewer
         self._logs_root = Path(logs_root) if logs_root is not None else None
+        self._run_id = run_id
         self._handlers = handlers
         self._transforms = list(transforms)
         self._lint_rules = tuple(lint_rules)
@@ -115,7 +118,7 @@ class PipelineRunner:
         parsed = parse_dot(graph) if isinstance(graph, str) else graph
         working_dir = _absolute(self._working_dir)
         prepared = self._prepare(parsed, working_dir, bool(self._dry_run))
-        run_id, graph_hash = new_run_id(parsed.name, self._clock()), hash_graph(parsed)
+        run_id, graph_hash = self._run_id or new_run_id(parsed.name, self._clock()), hash_graph(parsed)
         path = _absolute(self._logs_root or default_runs_root() / run_id)
         manifest = {
             "run_id": run_id,

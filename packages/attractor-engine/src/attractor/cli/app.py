@@ -24,6 +24,7 @@ COMMANDS = {
     "parse": ("attractor.cli.source", "Print a pipeline's nodes and edges as JSON."),
     "fmt": ("attractor.cli.source", "Rewrite pipelines in the one layout."),
     "graph": ("attractor.cli.source", "Draw a pipeline as SVG."),
+    "serve": ("attractor.cli.serve", "Serve pipelines over HTTP, with a page to watch them."),
     "memory": ("attractor.cli.memory", "Keep a memory of how you work."),
     "doctor": ("attractor.cli.doctor", "Check what this machine offers to pipelines."),
 }

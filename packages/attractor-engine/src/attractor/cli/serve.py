@@ -1,0 +1,110 @@
+"""The command `serve`: pipelines over HTTP, and the page."""
+
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import uvicorn
+
+from attractor.cli.failure import SUCCESS, CommandError
+from attractor.cli.models import BACKENDS, open_backend
+from attractor.cli.output import write_note
+from attractor.cli.screen import open_screen
+from attractor.cli.settings import Settings
+from attractor.errors import PipelineConfigurationError
+from attractor.graph import Graph
+from attractor.server import Launch, Redactor, Wishes, create_app
+from attractor.state.run_directory import default_runs_root
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=7777, show_default=True, help="0 takes a free one.")
+@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Where the run directories are.")
+@click.option("--backend", type=click.Choice(BACKENDS), metavar="NAME", help="What a model stage is.")
+@click.option("--provider", metavar="NAME", help="Provider for stages that name none.")
+@click.option("--model", metavar="NAME", help="Model for stages that name none.")
+@click.option("--simulate", is_flag=True, help="Call no model, whatever a request says; commands run for real.")
+@click.option(
+    "--workdir",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Where tool commands run; the current directory by default.",
+)
+def serve(host: str, port: int, logs: Path | None, workdir: str | None, **flags: Any) -> int:
+    """Serve pipelines over HTTP, with a page to watch them.
+
+    \b
+    Example: attractor serve --port 7777 --simulate
+    """
+    root = (logs or default_runs_root(os.environ)).absolute()
+    given = {name: value for name, value in flags.items() if value is not None}
+    settings = Settings(assignments={}, workdir=workdir or str(Path.cwd()), **given)
+    redactor = Redactor.from_environment(os.environ)
+    app = create_app(root, _CommandLauncher(settings), redactor=redactor)
+    listener = _listen(host, port)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    server = _Server(config, app.state.tails.stop)
+    write_note(f"Serving on http://{host}:{listener.getsockname()[1]} (Ctrl-C stops)\nruns    {root}")
+    server.run([listener])
+    return SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class _CommandLauncher:
+    """Runs get what the command line was told; their manifests keep it as if `attractor run` had started them."""
+
+    settings: Settings
+
+    def make_options(self, wishes: Wishes) -> dict[str, Any]:
+        wanted = replace(
+            self.settings,
+            simulate=self.settings.simulate or wishes.simulate,
+            dry_run=self.settings.dry_run or wishes.dry_run,
+            auto_approve=self.settings.auto_approve or wishes.auto_approve,
+        )
+        return wanted.to_record()
+
+    @asynccontextmanager
+    async def open(self, graph: Graph, options: Mapping[str, Any]) -> AsyncIterator[Launch]:
+        settings = Settings.from_record(options)
+        graph = settings.apply(graph)
+        screen = open_screen(quiet=True)
+        try:
+            async with open_backend(graph, settings, screen) as backend:
+                yield Launch(
+                    graph=graph,
+                    backend=backend,
+                    auto_approve=settings.auto_approve,
+                    dry_run=settings.dry_run,
+                    working_dir=settings.workdir or None,
+                    context=settings.context,
+                )
+        except CommandError as error:
+            raise PipelineConfigurationError(error.format_message()) from error
+        finally:
+            screen.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams of events before it waits for connections to end."""
+
+    def __init__(self, config: uvicorn.Config, end_streams: Any) -> None:
+        super().__init__(config)
+        self._end_streams = end_streams
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self._end_streams()
+        super().handle_exit(sig, frame)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise CommandError(f"can't listen on {host}, port {port}: {error.strerror}; choose another.") from error

@@ -1,0 +1,47 @@
+"""What the server can be asked: one record an operation, from which both its route and its description are made."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from attractor.server.sse import EventStream
+
+Endpoint = Callable[[Request], Awaitable[Response | EventStream]]
+Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer that succeeds: what it is, and its content, JSON of a schema unless `media_type` says otherwise."""
+
+    description: str
+    schema: Schema | None = None
+    media_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path. `problems` are the statuses of the errors that it may answer besides those of all."""
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    summary: str
+    answers: Mapping[int, Answer]
+    body: Schema | None = None
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    problems: tuple[int, ...] = ()
+    description: str = ""
+
+    def to_route(self) -> Route:
+        """Where the router finds it."""
+        return Route(self.path, self.endpoint, methods=[self.method], name=self.operation_id)
+
+    @property
+    def operation_id(self) -> str:
+        """The endpoint's name."""
+        return self.endpoint.__name__

@@ -1,0 +1,79 @@
+"""What comes with a request, checked."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from attractor.server.problem import ProblemError
+
+MAX_BODY = 4_000_000
+"""In bytes."""
+_REQUIRED = object()
+
+
+async def read_body(request: Request) -> Mapping[str, Any]:
+    """The JSON object of the body; an empty one of none. Raises ProblemError 400, 413 or 415."""
+    limit: int = request.app.state.max_body
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > limit:
+            raise too_large(limit)
+    if not data:
+        return {}
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ProblemError(415, f"the body must be application/json, and its Content-Type is {kind or 'missing'}")
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(400, f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise ProblemError(400, "the body must be a JSON object")
+    return body
+
+
+def too_large(limit: int) -> ProblemError:
+    """The refusal of a body. The connection is closed, so that nobody has to read the rest."""
+    return ProblemError(413, f"the body is larger than {limit:,} bytes", headers={"connection": "close"})
+
+
+def take(body: Mapping[str, Any], name: str, kind: type[Any], what: str, default: Any = _REQUIRED) -> Any:
+    """A field of the body; raises ProblemError 400 if it is missing or not `what`."""
+    if name not in body and default is not _REQUIRED:
+        return default
+    if name not in body:
+        raise ProblemError(400, f"the field {name!r} is missing; it must be {what}")
+    if not isinstance(body[name], kind):
+        raise ProblemError(400, f"the field {name!r} must be {what}")
+    return body[name]
+
+
+def read_number(request: Request, name: str, default: int = 0) -> int:
+    """A query parameter that is a number from 0 on; raises ProblemError 400."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    return to_number(text, f"the query parameter {name!r}")
+
+
+def read_flag(request: Request, name: str, default: bool) -> bool:
+    """A query parameter that is true or false; raises ProblemError 400."""
+    match request.query_params.get(name):
+        case None:
+            return default
+        case "true" | "1" | "":
+            return True
+        case "false" | "0":
+            return False
+        case text:
+            raise ProblemError(400, f"the query parameter {name!r} must be true or false, and it is {text!r}")
+
+
+def to_number(text: str, what: str) -> int:
+    """A number from 0 on; raises ProblemError 400."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ProblemError(400, f"{what} must be a whole number from 0 on, and it is {text[:40]!r}")
+    return int(text)
