@@ -90,6 +90,7 @@ LAZY = {
     "asyncssh",
     "bashkit",
     "wasmtime",
+    "importlib",
     "jsonschema",
     "referencing",
     "anyio",

