@@ -62,7 +62,7 @@ class PipelineRunner:
     * `options` is any JSON that manifest.json shall keep, for whoever resumes.
     * `working_dir` is where tool commands run, by default the current directory; with `dry_run` none does. When
       resuming, both are as the run recorded them unless they are given again.
-    * `limits` replaces what the graph's attributes say.
+    * `limits` replaces what the graph's attributes say. `ties` bind a run within another to it.
 
     `on_event` is called for every event, in a thread of its own; whatever it does, the run goes on.
     """
@@ -82,6 +82,7 @@ class PipelineRunner:
         dry_run: bool | None = None,
         options: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
+        ties: Ties | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.on_event: Callable[[Event], object] | None = None
@@ -98,7 +99,7 @@ class PipelineRunner:
         self._options = dict(options or {})
         self._limits = limits
         self._clock = clock
-        self._ties = Ties()
+        self._ties = ties or Ties()
         self._log: EventLog | None = None
         self._begun = anyio.Event()
         self._scope: anyio.CancelScope | None = None
@@ -281,7 +282,7 @@ def _make_child(
     parent: PipelineRunner, plan: ChildPlan, ties: Ties, *, working_dir: Path, dry_run: bool
 ) -> PipelineRunner:
     """A runner like the parent, for a run within the parent's."""
-    child = PipelineRunner(
+    return PipelineRunner(
         backend=parent._backend,
         interviewer=parent._interviewer,
         logs_root=plan.logs_root,
@@ -291,10 +292,9 @@ def _make_child(
         context=plan.context,
         working_dir=plan.working_dir or working_dir,
         dry_run=dry_run,
+        ties=ties,
         clock=parent._clock,
     )
-    child._ties = ties
-    return child
 
 
 def _describe(graph: Graph, graph_hash: str) -> dict[str, Any]:

@@ -33,9 +33,9 @@ def is_retryable(error: Exception) -> bool:
     Those are this package's own (configuration, validation), and errors that say so of themselves by an attribute
     `retryable`, as those of unified_llm do; of these a time limit that passed counts as transient all the same.
     """
-    if isinstance(error, AttractorError):
-        return False
     retryable = getattr(error, "retryable", None)
+    if isinstance(error, AttractorError):
+        return bool(retryable)
     return retryable is None or bool(retryable) or type(error).__name__ == "RequestTimeoutError"
 
 

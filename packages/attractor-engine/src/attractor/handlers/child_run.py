@@ -92,18 +92,32 @@ class ChildPipelines(Protocol):
 class ChildRun:
     """The child of one visit of a node. `run_dir` is its directory, within that of the node.
 
+    `child` is its pipeline, and `values` what its context begins with, where these aren't a file that the node names
+    and the parent's context.
+
     A visit that a kill, a cancellation or a failure interrupted goes on with the child that it has, and so does a
     resumption that tries a failed stage again; any other visit begins a new one.
     """
 
-    def __init__(self, pipelines: ChildPipelines, node: Node, context: Context, graph: Graph, logs_root: Path) -> None:
+    def __init__(
+        self,
+        pipelines: ChildPipelines,
+        node: Node,
+        context: Context,
+        graph: Graph,
+        logs_root: Path,
+        *,
+        child: Graph | None = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> None:
         self._pipelines = pipelines
+        self._child = child
         self._node = node
         self._context = context
         self._graph = graph
         self.dotfile = get_setting(DOTFILE, node, graph)
         self.run_dir = _find_run_dir(stage_path(logs_root, node.id), node, context)
-        self._given = share_context(node, context, graph)
+        self._given = share_context(node, context, graph) if values is None else values
         self._counter = f"internal.child_usage.{node.id}"
 
     async def run(self) -> ChildResult:
@@ -119,7 +133,8 @@ class ChildRun:
         )
         try:
             if has_checkpoint(self.run_dir):
-                return await runner.resume(self.run_dir, graph=self._with_goal(self._pipelines.restore(self.run_dir)))
+                child = self._child or self._pipelines.restore(self.run_dir)
+                return await runner.resume(self.run_dir, graph=self._with_goal(child))
             # A kill between the manifest and the first state: nothing was run yet.
             (self.run_dir / "manifest.json").unlink(missing_ok=True)
             return await runner.run(self._with_goal(self.read()))
@@ -128,6 +143,8 @@ class ChildRun:
 
     def read(self) -> Graph:
         """The child's pipeline; raises PipelineConfigurationError or DotSyntaxError."""
+        if self._child is not None:
+            return self._child
         if not self.dotfile:
             raise PipelineConfigurationError(
                 f"node {self._node.id!r} has no child pipeline; name its DOT file in {DOTFILE} of the node or the graph"

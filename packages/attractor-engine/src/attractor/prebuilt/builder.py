@@ -11,8 +11,9 @@ from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.interviewers.base import Interviewer
 from attractor.prebuilt.assembly import END, START, Branching, assemble
 from attractor.prebuilt.channels import Schema
-from attractor.prebuilt.compiled import CompiledGraph, RunnerOptions
+from attractor.prebuilt.compiled import CompiledGraph
 from attractor.prebuilt.errors import GraphError
+from attractor.prebuilt.launch import RunnerOptions
 from attractor.prebuilt.node_context import NodeFunction, S, name_of, takes_context
 from attractor.prebuilt.node_handler import Program, Router
 from attractor.prebuilt.run_store import RunStore
@@ -41,6 +42,11 @@ class Graph(Generic[S]):
         self._nodes: dict[str, _Node] = {}
         self._edges: dict[str, list[str]] = {}
         self._branchings: dict[str, Branching] = {}
+
+    @property
+    def channels(self) -> frozenset[str]:
+        """The names of the state's channels."""
+        return frozenset(self._schema.channels)
 
     @overload
     def add_node(

@@ -25,6 +25,12 @@ class StepLimitError(AttractorError):
     """A run took more steps than its graph's `step_limit`."""
 
 
+class ChildError(AttractorError):
+    """The graph within a node failed. Another attempt goes on with it where it stopped."""
+
+    retryable = True
+
+
 class NodeError(AttractorError):
     """A node failed, and with it the run. `node` is its name; `__cause__` is what it raised, if this process saw it.
 

@@ -2,10 +2,11 @@
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +16,10 @@ import anyio.from_thread
 from attractor.calls import call
 from attractor.errors import PipelineConfigurationError
 from attractor.events import Event
+from attractor.graph import Graph, Node
+from attractor.handlers.child_run import ChildPipelines
 from attractor.prebuilt.errors import InterruptError
-from attractor.state.context import RunFacts
+from attractor.state.context import Context, RunFacts
 
 S = TypeVar("S", bound=Mapping[str, Any])
 S_contra = TypeVar("S_contra", bound=Mapping[str, Any], contravariant=True)
@@ -24,11 +27,24 @@ Update = Mapping[str, Any] | None
 """What a node reports: some channels with values for their reducers, or nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the engine gives to the handler of a node, for nodes that do with it what a handler does."""
+
+    node: Node
+    context: Context
+    graph: Graph
+    logs_root: Path
+
+
 @dataclass(slots=True, kw_only=True)
 class NodeContext:
     """`node` is the name of the node that is executed, `attempt` counts its attempts in this visit from 1.
 
     `run_dir` is the run's directory, and `directory` the node's own within it, for files; it may not exist yet.
+    `channels` are the names of the state's channels. `run` has what the engine knows of the run, and takes what a node
+    used of a model (`run.add_usage()`). The rest is for nodes that are runs themselves: `stage` is what a handler is
+    given, and `children` reads and runs pipelines.
     """
 
     node: str
@@ -36,7 +52,10 @@ class NodeContext:
     run_id: str
     run_dir: Path
     directory: Path
+    channels: Collection[str]
     run: RunFacts
+    stage: Stage
+    children: ChildPipelines
     _home: int = field(default_factory=threading.get_ident)
     _asked: int = 0
     _open: list[InterruptError] = field(default_factory=list)
@@ -58,11 +77,10 @@ class NodeContext:
 
     def emit(self, event: str | type[Event], **fields: Any) -> None:
         """Tell observers of the run something: a line of text, or an event of its own kind. Any thread may."""
-        tell = self.run.tell
         if isinstance(event, str):
-            self._at_home(lambda: tell("progress", event))
+            self._at_home(partial(self.run.tell, "progress", event))
         else:
-            self._at_home(lambda: self.run.emit(event, **fields))
+            self._at_home(partial(self.run.emit, event, **fields))
 
     @property
     def open_interrupt(self) -> InterruptError | None:

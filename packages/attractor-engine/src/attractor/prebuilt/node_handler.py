@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from attractor.graph import Graph, Node
 from attractor.handlers.base import Handler
+from attractor.handlers.child_run import ChildPipelines
 from attractor.handlers.parallel import RESULTS_KEY, ParallelHandler
 from attractor.outcome import Outcome, StageStatus
 from attractor.prebuilt.channels import Schema
 from attractor.prebuilt.errors import RouteError, StepLimitError
-from attractor.prebuilt.node_context import NodeContext, call_node
+from attractor.prebuilt.node_context import NodeContext, Stage, call_node
 from attractor.state.context import Context
 
 PREFIX = "state."
@@ -69,24 +70,26 @@ class NodeHandler:
     """Executes the nodes of one run of a program. `errors` has what each node's last attempt raised."""
 
     program: Program
+    children: ChildPipelines
     on_update: OnUpdate | None = None
     errors: dict[str, Exception] = field(default_factory=dict)
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
         self.errors.pop(node.id, None)
         try:
-            return await self._execute(node.id, context)
+            return await self._execute(Stage(node, context, graph, logs_root))
         except Exception as error:
             self.errors[node.id] = error
             raise
 
-    async def _execute(self, node: str, context: Context) -> Outcome:
+    async def _execute(self, stage: Stage) -> Outcome:
+        node, context = stage.node.id, stage.context
         self._refuse_step(context)
         state, program = read_state(context, self.program.schema), self.program
         source = f"the update of node {node!r}"
         reported: Any = None
         if function := program.functions.get(node):
-            visit = _describe_visit(node, context)
+            visit = self._describe_visit(stage)
             reported = await call_node(function, read_state(context, program.schema), visit)
             if visit.open_interrupt is not None:
                 # The node caught it; but what it asked for is still missing.
@@ -101,6 +104,22 @@ class NodeHandler:
         if context.run.branch and update:
             updates |= _report(context, [[node, update]])
         return Outcome.success(preferred_label=label, context_updates=updates)
+
+    def _describe_visit(self, stage: Stage) -> NodeContext:
+        facts = stage.context.run
+        assert facts.run_root is not None
+        assert facts.stage_dir is not None
+        return NodeContext(
+            node=stage.node.id,
+            attempt=facts.attempt,
+            run_id=facts.run_id,
+            run_dir=facts.run_root,
+            directory=facts.stage_dir,
+            channels=self.program.schema.channels.keys(),
+            run=facts,
+            stage=stage,
+            children=self.children,
+        )
 
     def _refuse_step(self, context: Context) -> None:
         counts = (context.run.executions, *context.run.outer_executions)
@@ -162,17 +181,3 @@ def _report(context: Context, entries: list[Any]) -> dict[str, Any]:
 
 def _without_updates(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if name != "context_updates"}
-
-
-def _describe_visit(node: str, context: Context) -> NodeContext:
-    facts = context.run
-    assert facts.run_root is not None
-    assert facts.stage_dir is not None
-    return NodeContext(
-        node=node,
-        attempt=facts.attempt,
-        run_id=facts.run_id,
-        run_dir=facts.run_root,
-        directory=facts.stage_dir,
-        run=facts,
-    )

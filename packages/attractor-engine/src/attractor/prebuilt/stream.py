@@ -1,0 +1,122 @@
+"""Watching a run of a Python graph while it goes."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from attractor.event_log import read_events
+from attractor.events import Event, StageCompleted
+from attractor.prebuilt.launch import Launch
+from attractor.prebuilt.node_context import S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateUpdate:
+    """A node was executed: what it reported, and the state that came of it. In a branch that is the branch's own."""
+
+    node: str
+    update: Mapping[str, Any]
+    state: Mapping[str, Any]
+
+
+class Updates:
+    """What the nodes of a run reported and nobody was told yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[StateUpdate]] = {}
+
+    def add(self, node: str, update: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        """Keep one."""
+        self._waiting.setdefault(node, []).append(StateUpdate(node=node, update=update, state=dict(state)))
+
+    def take(self, event: Event) -> StateUpdate | None:
+        """The one that belongs to the end of a stage."""
+        waiting = self._waiting.get(event.name) if isinstance(event, StageCompleted) else None
+        return waiting.pop(0) if waiting else None
+
+
+class RunStream(Generic[S]):
+    """A run and what it tells: each Event, and behind the end of each node its StateUpdate.
+
+        async with graph.stream(input) as run:
+            async for item in run:
+                ...
+        run.result
+
+    The run begins with the `async with`, and is cancelled if that is left before it ended; it can be resumed then. What
+    `invoke()` would raise, iterating raises behind the last item.
+    """
+
+    def __init__(self, launch: Launch, updates: Updates, execute: Callable[[], Coroutine[Any, Any, S]]) -> None:
+        self._launch = launch
+        self._updates = updates
+        self._execute = execute
+        self._tasks: TaskGroup | None = None
+        self._result: S | None = None
+        self._error: Exception | None = None
+        self._send, self._receive = anyio.create_memory_object_stream[Event | StateUpdate](0)
+
+    @property
+    def result(self) -> S:
+        """The final state of a run that ended; raises RuntimeError before that."""
+        if self._result is None:
+            raise RuntimeError("the run has no result yet; iterate to the end of its stream")
+        return self._result
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._tasks is not None
+        self._tasks.cancel_scope.cancel()
+        self._receive.close()
+        # What the caller raised is not the tasks', and must not come out in a group.
+        await self._tasks.__aexit__(None, None, None)
+
+    def __aiter__(self) -> AsyncIterator[Event | StateUpdate]:
+        if self._tasks is None:
+            raise RuntimeError("a stream must be opened first: async with graph.stream(...) as run")
+        return self
+
+    async def __anext__(self) -> Event | StateUpdate:
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            if self._error is not None:
+                raise self._error from self._error.__cause__
+            raise StopAsyncIteration from None
+
+    async def _run(self) -> None:
+        """Run, then let the events that are left be read."""
+        last = _count_events(self._launch)
+        async with self._send, anyio.create_task_group() as telling:
+            telling.start_soon(self._tell, last)
+            try:
+                self._result = await self._execute()
+            except Exception as error:
+                self._error = error
+                if not self._launch.has_begun:
+                    telling.cancel_scope.cancel()
+
+    async def _tell(self, last: int) -> None:
+        # Whoever reads may be gone.
+        with suppress(anyio.BrokenResourceError):
+            async for event in self._launch.runner.events():
+                if event.sequence > last:
+                    await self._send.send(event)
+                    if (update := self._updates.take(event)) is not None:
+                        await self._send.send(update)
+
+
+def _count_events(launch: Launch) -> int:
+    """How many events lie there of earlier processes."""
+    return max((event.sequence for event in read_events(launch.run_dir)), default=0)
