@@ -1,5 +1,7 @@
 """The command `serve`: pipelines over HTTP, and the page."""
 
+import ipaddress
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -18,13 +20,32 @@ from attractor.cli.screen import open_screen
 from attractor.cli.settings import Settings
 from attractor.errors import PipelineConfigurationError
 from attractor.graph import Graph
-from attractor.server import Launch, Redactor, Wishes, create_app
+from attractor.server import Hosts, Launch, Redactor, Wishes, create_app
+from attractor.server.guard import LOOPBACK_NAMES, strip_port
+from attractor.server.memory import TOKEN_VARIABLE
+from attractor.server.redaction import RedactingFilter
 from attractor.state.run_directory import default_runs_root
+
+_DEAD_AFTER_SECONDS = 60
 
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=7777, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar=TOKEN_VARIABLE,
+    show_envvar=True,
+    help="What clients must present; needed to listen on anything but loopback.",
+)
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Another name that the server goes by, such as that of a proxy before it; may be repeated.",
+)
 @click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Where the run directories are.")
 @click.option("--backend", type=click.Choice(BACKENDS), metavar="NAME", help="What a model stage is.")
 @click.option("--provider", metavar="NAME", help="Provider for stages that name none.")
@@ -35,8 +56,18 @@ from attractor.state.run_directory import default_runs_root
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
     help="Where tool commands run; the current directory by default.",
 )
-def serve(host: str, port: int, logs: Path | None, workdir: str | None, **flags: Any) -> int:
+def serve(
+    host: str,
+    port: int,
+    token: str | None,
+    allowed_hosts: tuple[str, ...],
+    logs: Path | None,
+    workdir: str | None,
+    **flags: Any,
+) -> int:
     """Serve pipelines over HTTP, with a page to watch them.
+
+    Pipelines run commands: whoever may submit one can do on this machine what you can.
 
     \b
     Example: attractor serve --port 7777 --simulate
@@ -44,12 +75,17 @@ def serve(host: str, port: int, logs: Path | None, workdir: str | None, **flags:
     root = (logs or default_runs_root(os.environ)).absolute()
     given = {name: value for name, value in flags.items() if value is not None}
     settings = Settings(assignments={}, workdir=workdir or str(Path.cwd()), **given)
-    redactor = Redactor.from_environment(os.environ)
-    app = create_app(root, _CommandLauncher(settings), redactor=redactor)
-    listener = _listen(host, port)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    redactor = Redactor.from_environment(os.environ, [token] if token else [])
+    listener = _listen(host, port, has_token=bool(token))
+    hosts = Hosts(
+        names=frozenset([*LOOPBACK_NAMES, strip_port(_to_url_host(host)), *(name.lower() for name in allowed_hosts)]),
+        addresses=not _is_loopback(listener),
+    )
+    app = create_app(root, _CommandLauncher(settings), token=token, hosts=hosts, redactor=redactor)
+    _log_to_stderr(redactor)
+    config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5)
     server = _Server(config, app.state.tails.stop)
-    write_note(f"Serving on http://{host}:{listener.getsockname()[1]} (Ctrl-C stops)\nruns    {root}")
+    write_note(f"Serving on http://{_to_url_host(host)}:{listener.getsockname()[1]} (Ctrl-C stops)\nruns    {root}")
     server.run([listener])
     return SUCCESS
 
@@ -102,9 +138,38 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, *, has_token: bool) -> socket.socket:
+    """Raises CommandError where the address can't be had, or strangers could reach it."""
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError as error:
+        raise CommandError(f"{host} is no address of this machine: {error.strerror}.") from error
+    if not has_token and not ipaddress.ip_address(address[0]).is_loopback:
+        raise CommandError(
+            f"{host} can be reached from other machines, and whoever reaches the server can run commands here: give it "
+            f"a token with --token or {TOKEN_VARIABLE}, or listen on 127.0.0.1."
+        )
+    try:
+        listener = socket.create_server(address, family=family, backlog=2048)
     except OSError as error:
         raise CommandError(f"can't listen on {host}, port {port}: {error.strerror}; choose another.") from error
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # Else a connection whose reader takes nothing stays open, and what was sent to it stays in memory.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_AFTER_SECONDS * 1000)
+    return listener
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def _to_url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _log_to_stderr(redactor: Redactor) -> None:
+    """What the server has to tell goes to stderr, without secrets."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(levelname)s  %(message)s"))
+    handler.addFilter(RedactingFilter(redactor))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -2,28 +2,40 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from attractor.errors import AttractorError
 from attractor.server import schemas
+from attractor.server.auth import Authority
 from attractor.server.drawing import Drawing
 from attractor.server.event_tail import Tails
+from attractor.server.guard import LOOPBACK, Guard, Hosts
 from attractor.server.launch import FixedLauncher, Launcher
+from attractor.server.login import Login
+from attractor.server.metrics import Metrics
+from attractor.server.openapi import describe
 from attractor.server.operations import Answer, Operation
 from attractor.server.pipelines import Pipelines
-from attractor.server.problem import ProblemError, answer_http_exception, answer_problem, make_problem
+from attractor.server.problem import (
+    ProblemError,
+    answer_engine_error,
+    answer_http_exception,
+    answer_problem,
+    answer_unexpected,
+)
 from attractor.server.questions import Questions
-from attractor.server.redaction import Redactor
+from attractor.server.redaction import RedactedAnswers, Redactor
 from attractor.server.requests import MAX_BODY
 from attractor.server.run_contents import RunContents
+from attractor.server.run_index import RunIndex
 from attractor.server.runs import Runs
 from attractor.server.sse import KEEP_ALIVE_SECONDS, PATIENCE_SECONDS
 
@@ -34,27 +46,39 @@ def create_app(
     root: Path,
     launcher: Launcher | None = None,
     *,
+    token: str | None = None,
+    hosts: Hosts = LOOPBACK,
     redactor: Redactor | None = None,
     max_body: int = MAX_BODY,
     keep_alive: float = KEEP_ALIVE_SECONDS,
     patience: float = PATIENCE_SECONDS,
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The application for the runs in the directory `root`. `routes` are further ones.
+    """The application for the runs in the directory `root`. `routes` are further ones, behind the same guard.
 
-    `keep_alive` is after how many seconds of silence a stream of events gets a comment, `patience` after how many a
-    reader who takes nothing is dropped. The lifespan of the application must be served: runs end with it.
+    Whoever may ask it can run commands: without a `token` serve it on loopback only. `hosts` are the names that it goes
+    by. `max_body` is in bytes; `keep_alive` is after how many seconds of silence a stream of events gets a comment,
+    `patience` after how many a reader who takes nothing is dropped. The application's lifespan must be served: runs end
+    with it. `app.state.tails.stop()` lets all streams end.
     """
-    redactor = redactor or Redactor()
+    redactor = redactor or Redactor([token] if token else [])
     runs = Runs(root, launcher or FixedLauncher())
-    tails = Tails(redactor.redact_json)
+    index, tails, authority = RunIndex(runs), Tails(redactor.redact_json), Authority(token)
+    metrics = Metrics(runs, index, tails)
+    login = Login(authority, WEB / "index.html")
     operations = [
-        *Pipelines(runs, tails, keep_alive=keep_alive, patience=patience).list_operations(),
+        *Pipelines(runs, index, tails, keep_alive=keep_alive, patience=patience).list_operations(),
         *Questions(runs).list_operations(),
-        *RunContents(runs, redactor).list_operations(),
+        *RunContents(runs).list_operations(),
         *Drawing(runs).list_operations(),
-        _health_operation(runs),
+        *login.list_operations(),
+        metrics.describe_operation(),
+        _health_operation(),
     ]
+    document = describe(operations)
+
+    async def get_openapi(request: Request) -> Response:
+        return JSONResponse(document)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -62,48 +86,40 @@ def create_app(
             yield
 
     app = Starlette(
-        routes=[*(operation.to_route() for operation in operations), *_page_routes(), *routes],
+        routes=[
+            *(operation.to_route() for operation in operations),
+            Route("/openapi.json", get_openapi, methods=["GET"]),
+            Route("/", login.show_page, methods=["GET"]),
+            Mount("/static", StaticFiles(directory=WEB, check_dir=False)),
+            *routes,
+        ],
+        middleware=[
+            Middleware(metrics.count_requests),
+            Middleware(Guard, authority=authority, hosts=hosts, max_body=max_body),
+            Middleware(RedactedAnswers, redactor=redactor),
+        ],
         exception_handlers={
             ProblemError: answer_problem,
             HTTPException: answer_http_exception,
-            AttractorError: _answer_error,
-            500: _answer_unexpected,
+            AttractorError: answer_engine_error,
+            500: answer_unexpected,
         },
         lifespan=lifespan,
     )
     app.state.max_body = max_body
     app.state.tails = tails
-    app.state.runs = runs
+    app.state.operations = tuple(operations)
     return app
 
 
-def _page_routes() -> list[BaseRoute]:
-    if not (WEB / "index.html").is_file():
-        return []
-
-    async def page(request: Request) -> Response:
-        return FileResponse(WEB / "index.html")
-
-    return [Route("/", page, methods=["GET"]), Mount("/static", StaticFiles(directory=WEB))]
-
-
-def _health_operation(runs: Runs) -> Operation:
+def _health_operation() -> Operation:
     async def get_health(request: Request) -> Response:
-        return JSONResponse({"status": "ok", "version": version("attractor-engine"), "executed": runs.count_live()})
+        return JSONResponse({"status": "ok"})
 
     return Operation(
         method="GET",
         path="/health",
         endpoint=get_health,
-        summary="Whether the server works.",
+        summary="Whether the server works; needs no token.",
         answers={200: Answer(description="It does.", schema=schemas.HEALTH)},
     )
-
-
-async def _answer_error(request: Request, error: Exception) -> Response:
-    """What the engine refuses."""
-    return make_problem(409, str(error))
-
-
-async def _answer_unexpected(request: Request, error: Exception) -> Response:
-    return make_problem(500, "the server met an error that it did not expect; its log tells more")

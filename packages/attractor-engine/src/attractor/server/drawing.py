@@ -1,7 +1,8 @@
 """Pipelines that need not run: lint and pictures of DOT sources, and the picture of a run's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from anyio.to_thread import run_sync
 from starlette.requests import Request
@@ -9,13 +10,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from attractor.diagnostics import Diagnostic, Severity, Span, to_json
 from attractor.dot import parse_dot, render_svg
-from attractor.errors import DotSyntaxError
+from attractor.errors import DotSyntaxError, DrawingError
+from attractor.event_log import read_events
 from attractor.graph import Graph
 from attractor.server import schemas
 from attractor.server.operations import Answer, Operation
 from attractor.server.problem import ProblemError
 from attractor.server.requests import read_body, take
 from attractor.server.runs import Runs
+from attractor.stage_states import StageState, read_states
 from attractor.state.run_directory import read_manifest, read_source
 from attractor.transforms import apply_transforms
 from attractor.validation import validate
@@ -83,7 +86,8 @@ class Drawing:
         path = self._runs.find(request.path_params["id"])
         match request.query_params.get("format", "svg"):
             case "svg":
-                return await _draw(_read(path), str(read_manifest(path).get("file_name", "")))
+                states = await run_sync(lambda: read_states(read_events(path)))
+                return await _draw(_read(path), str(read_manifest(path).get("file_name", "")), states)
             case "dot":
                 return PlainTextResponse(_read(path), media_type=DOT)
             case other:
@@ -120,14 +124,15 @@ def _read(path: Path) -> str:
     return source
 
 
-async def _draw(source: str, file_name: str = "") -> Response:
+async def _draw(source: str, file_name: str = "", states: Mapping[str, StageState] = MappingProxyType({})) -> Response:
     try:
         graph: Graph = await run_sync(parse_dot, source, file_name)
     except DotSyntaxError as error:
         raise ProblemError(
             422, f"the source can't be read: {error.message}", diagnostics=[to_json(to_finding(error))]
         ) from error
-    svg = await render_svg(graph)
-    if svg is None:
-        raise ProblemError(501, "this server can't draw graphs; install Graphviz, or attractor-engine[svg]")
+    try:
+        svg = await render_svg(graph, states)
+    except DrawingError as error:
+        raise ProblemError(501, str(error)) from error
     return Response(svg, media_type=SVG, headers=_DRAWING_HEADERS)

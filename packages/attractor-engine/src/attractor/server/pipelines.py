@@ -16,18 +16,20 @@ from attractor.server.launch import Wishes
 from attractor.server.operations import Answer, Operation
 from attractor.server.problem import ProblemError
 from attractor.server.requests import read_body, read_flag, read_number, take, to_number
+from attractor.server.run_index import RunIndex
 from attractor.server.runs import Runs
 from attractor.server.sse import TERMINAL, EventStream
-from attractor.server.views import RunView, find_working, view_run
+from attractor.server.views import find_working, view_run
 from attractor.state.run_directory import restart_path, stage_path
 from attractor.state.steering import write_steering
 
 
 class Pipelines:
-    """The operations on whole runs. `tails` serve the streams of events."""
+    """The operations on whole runs. `index` lists them, `tails` serve the streams of events."""
 
-    def __init__(self, runs: Runs, tails: Tails, *, keep_alive: float, patience: float) -> None:
+    def __init__(self, runs: Runs, index: RunIndex, tails: Tails, *, keep_alive: float, patience: float) -> None:
         self._runs = runs
+        self._index = index
         self._tails = tails
         self._keep_alive = keep_alive
         self._patience = patience
@@ -100,13 +102,8 @@ class Pipelines:
 
     async def list_pipelines(self, request: Request) -> Response:
         limit, offset = read_number(request, "limit", 200), read_number(request, "offset")
-        runs, total = await run_sync(self._list, limit, offset)
-        return JSONResponse({"pipelines": [view.to_record() for view in runs], "total": total})
-
-    def _list(self, limit: int, offset: int) -> tuple[list[RunView], int]:
-        views = [view_run(self._runs.root / run_id) for run_id in self._runs.list_ids()]
-        views.sort(key=lambda view: (view.manifest.get("started_at", 0.0), view.id), reverse=True)
-        return views[offset : offset + limit], len(views)
+        records = await run_sync(self._index.list_records)
+        return JSONResponse({"pipelines": records[offset : offset + limit], "total": len(records)})
 
     async def submit_pipeline(self, request: Request) -> Response:
         body = await read_body(request)

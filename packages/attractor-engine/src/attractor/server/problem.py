@@ -8,6 +8,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from attractor.diagnostics import to_json
+from attractor.errors import AnsweredError, CheckpointError, RunDirectoryError, ValidationError
+
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -48,3 +51,21 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
         case _:
             detail = error.detail
     return make_problem(error.status_code, detail, headers=error.headers)
+
+
+async def answer_engine_error(request: Request, error: Exception) -> Response:
+    """An exception handler for what the engine refuses."""
+    match error:
+        case ValidationError():
+            return make_problem(422, str(error), diagnostics=[to_json(found) for found in error.diagnostics])
+        case AnsweredError() | CheckpointError():
+            return make_problem(409, str(error))
+        case RunDirectoryError():
+            return make_problem(500, str(error))
+        case _:
+            return make_problem(422, str(error))
+
+
+async def answer_unexpected(request: Request, error: Exception) -> Response:
+    """An exception handler for all else, which the server logs."""
+    return make_problem(500, "the server met an error that it did not expect; its log tells more")

@@ -8,21 +8,30 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anyio.to_thread import run_sync
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HIDDEN = "[redacted]"
+_STATIC = "/static/"
+_LONG = 50_000
+"""Characters that are searched in a thread, so that no other request waits."""
 _SHORTEST = 8
 """A shorter value would hide harmless words, and is no secret worth the name."""
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|PAT)(?:$|_)", re.IGNORECASE
+    r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|PAT)$", re.IGNORECASE
 )
 _LOOKS = (
-    # Headers and JSON that carry a credential: the word stays, what follows it goes.
+    # Headers and fields that carry a credential: the name stays, what follows it goes.
     r"(?P<head>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s\"'\\,;]{4,}",
     r"(?P<bearer>\bbearer\s+)[\w.~+/=-]{8,}",
-    r"(?P<named>\b(?:x-)?(?:api[-_]?key|goog-api-key|access[-_]?token|client[-_]?secret|password)\\?[\"']?\s*[:=]\s*\\?[\"']?)"
-    r"[^\s\"'\\,;&]{8,}",
+    r"(?P<named>\b(?:x-)?(?:api[-_]?key|goog-api-key|access[-_]?token|client[-_]?secret|password)"
+    r"\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\s\"'\\,;&]{8,}",
+    r"(?P<url>\b[a-z][a-z0-9+.-]*://[^\s:/@\"']*:)[^\s/@\"']+(?=@)",
     # Keys of known make.
-    r"\bsk-[\w-]{16,}",
+    r"\b(?:sk|xai)-[\w-]{12,}",
+    r"\b(?:gsk|hf)_\w{16,}",
     r"\bAIza[\w-]{30,}",
     r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,})",
     r"\bxox[abprs]-[\w-]{10,}",
@@ -38,7 +47,8 @@ class Redactor:
         forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _write(secret)}
         # The longest first, as one secret may begin with another.
         known = [re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form))]
-        self._pattern = re.compile("|".join([*known, *_LOOKS]), re.IGNORECASE | re.DOTALL)
+        self._known = re.compile("|".join(known)) if known else None
+        self._looks = re.compile("|".join(_LOOKS), re.IGNORECASE | re.DOTALL)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], more: Iterable[str] = ()) -> "Redactor":
@@ -47,11 +57,30 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """The text without secrets."""
-        return self._pattern.sub(_hide, text)
+        if self._known:
+            text = self._known.sub(HIDDEN, text)
+        return self._looks.sub(_hide, text)
 
     def redact_json(self, text: str) -> str:
         """The same for JSON, which stays JSON."""
-        return self.redact(text)
+        if self.redact(text) == text:
+            return text
+        try:
+            return json.dumps(self._redact_value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+        except (ValueError, RecursionError):
+            return self.redact(text)
+
+    def _redact_value(self, value: Any, name: str = "") -> Any:
+        match value:
+            case str():
+                # Where the field's name says so, the text says nothing of it.
+                return HIDDEN if name and self._looks.fullmatch(f"{name}={value}") else self.redact(value)
+            case dict():
+                return {self.redact(key): self._redact_value(one, key) for key, one in value.items()}
+            case list():
+                return [self._redact_value(one, name) for one in value]
+            case _:
+                return value
 
 
 class RedactingFilter(logging.Filter):
@@ -62,13 +91,62 @@ class RedactingFilter(logging.Filter):
         self._redactor = redactor
 
     def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
+        record.msg, record.args = self._redactor.redact(record.getMessage()), ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
             record.exc_text = self._redactor.redact(record.exc_text)
-        record.msg, record.args = self._redactor.redact(message), ()
         return True
+
+
+class RedactedAnswers:
+    """ASGI middleware: no answer of text tells a secret. Streams of events are redacted where they are made."""
+
+    def __init__(self, app: ASGIApp, redactor: Redactor) -> None:
+        self._app = app
+        self._redactor = redactor
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith(_STATIC):
+            await self._app(scope, receive, send)
+            return
+        await self._app(scope, receive, _Buffer(self._redactor, send).send)
+
+
+class _Buffer:
+    """Holds an answer of text back until it is whole."""
+
+    def __init__(self, redactor: Redactor, send: Send) -> None:
+        self._redactor = redactor
+        self._send = send
+        self._start: Message | None = None
+        self._body = bytearray()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and _is_text(message["headers"]):
+            self._start = message
+        elif self._start is None:
+            await self._send(message)
+        else:
+            self._body += message.get("body", b"")
+            if not message.get("more_body"):
+                await self._finish(self._start)
+
+    async def _finish(self, start: Message) -> None:
+        text = self._body.decode("utf-8", "surrogateescape")
+        is_json = b"json" in dict(start["headers"])[b"content-type"]
+        redact = self._redactor.redact_json if is_json else self._redactor.redact
+        # A long file takes a while.
+        told = await run_sync(redact, text) if len(text) > _LONG else redact(text)
+        body = told.encode("utf-8", "surrogateescape")
+        headers = [pair for pair in start["headers"] if pair[0] != b"content-length"]
+        await self._send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def _is_text(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    kind = dict(headers).get(b"content-type", b"").partition(b";")[0]
+    return kind != b"text/event-stream" and (kind.startswith(b"text/") or b"json" in kind or b"xml" in kind)
 
 
 def _write(secret: str) -> set[str]:
@@ -78,4 +156,4 @@ def _write(secret: str) -> set[str]:
 
 def _hide(match: re.Match[str]) -> str:
     groups = match.groupdict()
-    return (groups["head"] or groups["bearer"] or groups["named"] or "") + HIDDEN
+    return (groups["head"] or groups["bearer"] or groups["named"] or groups["url"] or "") + HIDDEN

@@ -15,17 +15,29 @@ _REQUIRED = object()
 
 async def read_body(request: Request) -> Mapping[str, Any]:
     """The JSON object of the body; an empty one of none. Raises ProblemError 400, 413 or 415."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return read_json(await read_bytes(request), kind)
+
+
+async def read_bytes(request: Request) -> bytes:
+    """The body; raises ProblemError 413 as soon as it is too large."""
     limit: int = request.app.state.max_body
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > limit:
             raise too_large(limit)
+    return bytes(data)
+
+
+def read_json(data: bytes, media_type: str) -> Mapping[str, Any]:
+    """The JSON object that a body of that type is; an empty one of none. Raises ProblemError 400 or 415."""
     if not data:
         return {}
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise ProblemError(415, f"the body must be application/json, and its Content-Type is {kind or 'missing'}")
+    if media_type != "application/json":
+        raise ProblemError(
+            415, f"the body must be application/json, and its Content-Type is {media_type[:80] or 'missing'}"
+        )
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,5 @@
 """What lies in a run's directory, over HTTP: its state, and the files of its stages."""
 
-import json
 import os
 import stat
 import time
@@ -16,7 +15,6 @@ from attractor.event_log import read_events
 from attractor.server import schemas
 from attractor.server.operations import Answer, Operation
 from attractor.server.problem import ProblemError
-from attractor.server.redaction import Redactor
 from attractor.server.runs import Runs
 from attractor.server.stages import gather_stages
 from attractor.state.artifacts import ARTIFACTS_NAME
@@ -30,11 +28,10 @@ MAX_FILE = 8_000_000
 
 
 class RunContents:
-    """The operations that read what a run keeps. Everything is sent without the secrets that `redactor` knows."""
+    """The operations that read what a run keeps."""
 
-    def __init__(self, runs: Runs, redactor: Redactor) -> None:
+    def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._redactor = redactor
 
     def list_operations(self) -> Sequence[Operation]:
         files = {200: Answer(description="The files.", schema=schemas.FILES)}
@@ -86,19 +83,17 @@ class RunContents:
             checkpoint = load_last_checkpoint(path)
             return encode_checkpoint(checkpoint, encode_json(checkpoint.context_values))
 
-        return Response(self._redactor.redact_json(await run_sync(read)), media_type="application/json")
+        return Response(await run_sync(read), media_type="application/json")
 
     async def get_context(self, request: Request) -> Response:
         path = self._runs.find(request.path_params["id"])
         checkpoint = await run_sync(load_last_checkpoint, path)
-        text = self._redactor.redact_json(encode_json(checkpoint.context_values))
-        return Response(text, media_type="application/json")
+        return Response(encode_json(checkpoint.context_values), media_type="application/json")
 
     async def list_stages(self, request: Request) -> Response:
         path = self._runs.find(request.path_params["id"])
         stages = await run_sync(lambda: gather_stages(read_events(path)))
-        text = json.dumps({"stages": stages.to_record(time.time())}, ensure_ascii=False)
-        return Response(self._redactor.redact_json(text), media_type="application/json")
+        return JSONResponse({"stages": stages.to_record(time.time())})
 
     async def list_stage_files(self, request: Request) -> Response:
         return await self._list(self._find_stage(request))
@@ -124,9 +119,7 @@ class RunContents:
 
     async def _send(self, folder: Path, name: str) -> Response:
         data, size = await run_sync(_read_file, folder, name)
-        text = self._redactor.redact(data.decode("utf-8", "replace"))
-        headers = {"x-file-size": str(size)}
-        return Response(text, media_type="text/plain", headers=headers)
+        return Response(data.decode("utf-8", "replace"), media_type="text/plain", headers={"x-file-size": str(size)})
 
 
 def _list_files(folder: Path) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from attractor.dot import parse_dot
-from attractor.errors import AttractorError
+from attractor.errors import AttractorError, RunDirectoryError
 from attractor.graph import Graph
 from attractor.interviewers import Answer, AnswerValue, AutoApproveInterviewer, Question
 from attractor.pipeline import PipelineRunner, RunResult
@@ -140,6 +140,8 @@ class Runs:
             live.begun.wait()
 
         await anyio.to_thread.run_sync(begin, limiter=self._threads)
+        if isinstance(live.error, RunDirectoryError):
+            self.refuse_executed(live.id)
         if live.error is not None:
             raise live.error
         self.started += 1

@@ -101,6 +101,7 @@ _SUMMARY: dict[str, Schema] = {
     "dry_run": FLAG,
     "simulate": FLAG,
     "usage": _or_null(USAGE),
+    "restarts": COUNT,
 }
 RUN_SUMMARY = _object({**_SUMMARY, "questions": COUNT})
 RUN_LIST = _object({"pipelines": _list(RUN_SUMMARY), "total": COUNT})
@@ -112,7 +113,6 @@ RUN = _object(
         "completed_nodes": _list(_text()),
         "node_outcomes": {"type": "object", "additionalProperties": _text()},
         "node_retries": {"type": "object", "additionalProperties": COUNT},
-        "restarts": COUNT,
     }
 )
 CHECKPOINT = _object(
@@ -143,4 +143,8 @@ _VISIT = _object(
 )
 STAGES = _object({"stages": _list(_object({"node_id": _text(), "status": _text(), "visits": _list(_VISIT)}))})
 FILES = _object({"files": _list(_object({"name": _text(), "size": COUNT, "modified_at": NUMBER}))})
-HEALTH = _object({"status": _text(), "version": _text(), "executed": COUNT})
+HEALTH = _object({"status": _text()})
+LOGIN = _object({"token": _text("The server's token.")})
+PROBLEM = _object(
+    {"type": _text(), "title": _text(), "status": COUNT, "detail": _text()}, {"diagnostics": _list(DIAGNOSTIC)}
+)

@@ -65,6 +65,7 @@ class RunView:
             "dry_run": bool(manifest.get("dry_run")),
             "simulate": bool(manifest.get("options", {}).get("simulate")),
             "usage": checkpoint.usage.to_record() if checkpoint.usage else None,
+            "restarts": checkpoint.restarts,
             "questions": len(self.questions),
         }
 
@@ -79,7 +80,6 @@ class RunView:
             "completed_nodes": checkpoint.completed_nodes,
             "node_outcomes": {node_id: outcome.status.value for node_id, outcome in checkpoint.node_outcomes.items()},
             "node_retries": checkpoint.node_retries,
-            "restarts": checkpoint.restarts,
         }
 
 

@@ -40,6 +40,7 @@ _RESERVED = re.compile(
     r"artifacts|questions|suspensions|restart-\d+|\.\.?|\.lock|(manifest|checkpoint)\.json|(journal|events)\.jsonl|pipeline\.dot"
 )
 _LONGEST_NAME = 200
+_LOCK_ATTEMPTS = 10
 
 
 def default_runs_root(environ: Mapping[str, str] = os.environ) -> Path:
@@ -264,11 +265,21 @@ def _lock(path: Path) -> int:
         raise RunDirectoryError(f"the run directory {path} can't be written: {error.strerror}") from error
     try:
         if fcntl:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_soon(descriptor)
     except BlockingIOError:
         os.close(descriptor)
         raise RunDirectoryError(f"{path} is in use by another process; wait for it, or stop it first") from None
     return descriptor
+
+
+def _lock_soon(descriptor: int) -> None:
+    """Raises BlockingIOError if another process keeps the lock; those who only look have it for microseconds."""
+    for _ in range(_LOCK_ATTEMPTS - 1):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.005)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_in_use(path: Path) -> bool:
