@@ -239,6 +239,22 @@ class ChildCompleted(Event):
     duration: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateEvaluated(Event):
+    """A quality gate judged. `route` is where that leads: pass, fail, or escalate when its attempts are used up.
+
+    `attempt` counts the evaluations since the gate last passed, this one included.
+    """
+
+    gate: str
+    passed: bool
+    route: str
+    attempt: int
+    max_attempts: int
+    score: float | None = None
+    reasons: Sequence[str] = ()
+
+
 EVENT_TYPES: Mapping[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 

@@ -1,0 +1,48 @@
+"""Which calls of a round of tools have ended, so that a killed round doesn't do them twice."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attractor.effects import artifact_key
+from attractor.state.json_values import encode_json, to_bytes
+
+NAME = "calls.jsonl"
+
+
+class CallJournal:
+    """A file in the node's directory with a line for each call that ended. A line that a kill tore counts for nothing.
+
+    Lines of another round, another turn for example, are told apart by a key of all the calls as they stand.
+    """
+
+    def __init__(self, directory: Path, turn: int, pending: Sequence[Mapping[str, Any]]) -> None:
+        self._path = directory / NAME
+        self._round = artifact_key(turn, list(pending))
+        self._known: dict[int, dict[str, Any]] = {}
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            directory.mkdir(parents=True, exist_ok=True)
+            return
+        for line in lines:
+            try:
+                record = json.loads(line)
+                if record["round"] == self._round:
+                    self._known[record["index"]] = record["found"]
+            except (ValueError, KeyError, TypeError):
+                continue
+
+    def find(self, index: int) -> dict[str, Any] | None:
+        """What came of the call with this index in the round; None if it is not known to have ended."""
+        return self._known.get(index)
+
+    def add(self, index: int, found: Mapping[str, Any]) -> None:
+        """Record it. What only waits for a value is asked again instead."""
+        if "result" not in found:
+            return
+        # A line torn before this one must not swallow it.
+        line = f"\n{encode_json({'round': self._round, 'index': index, 'found': found})}\n"
+        with self._path.open("ab") as file:
+            file.write(to_bytes(line))
