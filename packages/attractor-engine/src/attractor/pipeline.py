@@ -222,15 +222,16 @@ class PipelineRunner:
         )
         try:
             start(execution)
+            self._log = log
+            self._begun.set()
             if execution.checkpoint.status is RunStatus.COMPLETED and not from_node:
                 if not log.has_end:
                     # Killed between its last step and what tells of it.
                     execution.write_files()
                     _announce_end(log, execution.checkpoint, path, 0.0)
                 return to_result(execution.checkpoint, path, 0.0, prepared.diagnostics)
-            self._log, self._execution, self._scope = log, execution, anyio.CancelScope()
+            self._execution, self._scope = execution, anyio.CancelScope()
             self._home = threading.get_ident(), current_token()
-            self._begun.set()
             log.emit(PipelineStarted, name=graph.name, id=execution.checkpoint.run_id)
             try:
                 with self._scope:

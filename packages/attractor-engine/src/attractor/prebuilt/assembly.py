@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
+from attractor.diagnostics import Severity
 from attractor.dot import format_graph
 from attractor.engine.routing import normalize_label
-from attractor.graph import Edge, Graph, Node, Value, to_text
+from attractor.graph import BUILT_IN_TYPES, Edge, Graph, Node, Value, to_text
 from attractor.prebuilt.errors import GraphError
+from attractor.validation import validate
 
+_TYPES = BUILT_IN_TYPES | {"python"}
 START = "START"
 END = "END"
 
@@ -69,6 +72,8 @@ def assemble(
             fan_out = _insert(made, f"{source}.branches", {"shape": "component", "max_parallel": count})
             lines += [Edge(source, fan_out), *(Edge(fan_out, target) for target in targets[source])]
     graph = Graph(name, made, tuple(lines))
+    if wrong := [str(found) for found in validate(graph, handler_types=_TYPES) if found.severity is Severity.ERROR]:
+        raise GraphError("; ".join(wrong))
     routed = {f"{START}.route" if source == START else source: each for source, each in branchings.items()}
     return Assembly(replace(graph, source=format_graph(graph)), routed)
 

@@ -14,7 +14,7 @@ from attractor.prebuilt.channels import Schema
 from attractor.prebuilt.compiled import CompiledGraph
 from attractor.prebuilt.errors import GraphError
 from attractor.prebuilt.launch import RunnerOptions
-from attractor.prebuilt.node_context import NodeFunction, S, name_of, takes_context
+from attractor.prebuilt.node_context import NodeCall, NodeFunction, S, adapt_node, name_of
 from attractor.prebuilt.node_handler import Program, Router
 from attractor.prebuilt.run_store import RunStore
 
@@ -93,8 +93,9 @@ class Graph(Generic[S]):
         if name in self._nodes or name in (START, END):
             raise GraphError(f"there is a node {name!r} already; give this one another name")
         if max_retries < 0:
-            raise ValueError("max_retries must not be negative")
-        takes_context(function)
+            raise ValueError(f"max_retries must not be negative, as {max_retries} is")
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"the time limit must be positive, as {timeout} is not")
         attrs: dict[str, Value] = {"type": "python"}
         if max_retries:
             attrs["max_retries"] = max_retries
@@ -102,7 +103,7 @@ class Graph(Generic[S]):
             attrs["timeout"] = Duration(f"{round(timeout * 1000)}ms")
         if retry_policy:
             attrs["retry_policy"] = retry_policy
-        self._nodes[name] = _Node(function, attrs, max_parallel)
+        self._nodes[name] = _Node(adapt_node(function), attrs, max_parallel)
         return self
 
     def add_edge(self, source: str, target: str) -> Self:
@@ -154,7 +155,7 @@ class Graph(Generic[S]):
         )
         program = Program(
             schema=self._schema,
-            functions={name: node.function for name, node in self._nodes.items()},
+            functions={name: node.call for name, node in self._nodes.items()},
             routers={node: Router(each.router, each.labels) for node, each in pipeline.branchings.items()},
             step_limit=step_limit,
         )
@@ -165,6 +166,6 @@ class Graph(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    function: Callable[..., Any]
+    call: NodeCall
     attrs: dict[str, Value] = field(default_factory=dict)
     max_parallel: int | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, Required, TypedDict, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NotRequired, Required, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from attractor.errors import ContextValueError
 from attractor.prebuilt.errors import ChannelError, GraphError
@@ -83,8 +83,8 @@ class Schema:
             hints = get_type_hints(state, include_extras=True)
         except (NameError, TypeError) as error:
             raise GraphError(f"the annotations of state {state!r} can't be read: {error}") from error
-        if not issubclass(state, dict):
-            raise GraphError(f"state {state.__name__} is no TypedDict; derive it from attractor.prebuilt.State")
+        if not is_typeddict(state):
+            raise GraphError(f"state {state!r} is no TypedDict; derive it from attractor.prebuilt.State")
         return cls(state.__name__, {name: _to_channel(name, hint) for name, hint in hints.items()})
 
     def check(self, values: Any, source: str) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """A compiled graph: what runs it, goes on with it, and tells how it stands."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, cast
 
@@ -60,7 +59,7 @@ class CompiledGraph(Generic[S]):
         RunDirectoryError if there is a run of that id.
         """
         launch = self._begin(input, run_id, on_event=on_event)
-        return await self._execute(launch, launch.run)
+        return await self._execute(launch)
 
     async def resume(
         self,
@@ -77,19 +76,15 @@ class CompiledGraph(Generic[S]):
         than one thing, that the value could be for; else as `invoke()`.
         """
         launch = self._go_on(value, run_id, interrupt, on_event=on_event)
-        return await self._execute(launch, launch.resume)
+        return await self._execute(launch)
 
     def stream(self, input: Mapping[str, Any], *, run_id: str | None = None) -> RunStream[S]:
         """The same as `invoke()`, and what happens meanwhile; see RunStream."""
-        updates = Updates()
-        launch = self._begin(input, run_id, updates=updates)
-        return RunStream(launch, updates, partial(self._execute, launch, launch.run))
+        return RunStream(lambda updates: self._begin(input, run_id, updates=updates), self._execute)
 
     def stream_resumed(self, value: Any = NOTHING, *, run_id: str | None = None, interrupt: str = "") -> RunStream[S]:
         """The same as `resume()`, and what happens from there on; see RunStream."""
-        updates = Updates()
-        launch = self._go_on(value, run_id, interrupt, updates=updates)
-        return RunStream(launch, updates, partial(self._execute, launch, launch.resume))
+        return RunStream(lambda updates: self._go_on(value, run_id, interrupt, updates=updates), self._execute)
 
     def state(self, run_id: str | None = None) -> S:
         """The state of a run as its directory has it now, whichever process executes it."""
@@ -148,15 +143,14 @@ class CompiledGraph(Generic[S]):
         updates: Updates | None = None,
     ) -> Launch:
         values = self.program.schema.check(input, "the input")
-        run_id = run_id or new_run_id(self.graph.name, time.time())
-        run_dir = self._places.make(run_id)
+        run_dir = self._places.make(run_id or new_run_id(self.graph.name, time.time()))
         on_update = updates.add if updates else None
         return prepare_launch(
             self.graph,
             self.program,
             self._options,
             run_dir,
-            run_id=run_id,
+            is_new=True,
             values=values,
             on_event=on_event,
             on_update=on_update,
@@ -177,10 +171,10 @@ class CompiledGraph(Generic[S]):
         on_update = updates.add if updates else None
         return prepare_launch(self.graph, self.program, self._options, run_dir, on_event=on_event, on_update=on_update)
 
-    async def _execute(self, launch: Launch, execute: Callable[[], Awaitable[RunResult]]) -> S:
+    async def _execute(self, launch: Launch) -> S:
         waits = False
         try:
-            result = await execute()
+            result = await launch.execute()
             waits = result.waiting
             return self._conclude(result, launch)
         finally:

@@ -18,7 +18,6 @@ from attractor.interviewers.base import Interviewer
 from attractor.pipeline import PipelineRunner
 from attractor.prebuilt.node_handler import PREFIX, NodeHandler, OnUpdate, Program, build_handlers
 from attractor.result import RunResult
-from attractor.state.journal import has_checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,28 +32,25 @@ class RunnerOptions:
 
 @dataclass(slots=True)
 class Launch:
-    """One run of a graph in `run_dir`, to be begun or gone on with. `errors` has what its nodes raised."""
+    """One run of a graph in `run_dir`, to be begun if it `is_new`, else to be gone on with.
+
+    `errors` has what its nodes raised.
+    """
 
     graph: Graph
     runner: PipelineRunner
     handler: NodeHandler
     run_dir: Path
+    is_new: bool
 
     @property
     def errors(self) -> Mapping[str, Exception]:
         return self.handler.errors
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether its directory holds a run."""
-        return has_checkpoint(self.run_dir)
-
-    async def run(self) -> RunResult:
-        """Begin the run."""
-        return await self.runner.run(self.graph)
-
-    async def resume(self) -> RunResult:
-        """Go on with it."""
+    async def execute(self) -> RunResult:
+        """Begin the run, or go on with it."""
+        if self.is_new:
+            return await self.runner.run(self.graph)
         return await self.runner.resume(self.run_dir, graph=self.graph)
 
 
@@ -64,7 +60,7 @@ def prepare_launch(
     options: RunnerOptions,
     run_dir: Path,
     *,
-    run_id: str = "",
+    is_new: bool = False,
     values: Mapping[str, Any] | None = None,
     working_dir: Path | None = None,
     ties: Ties | None = None,
@@ -79,7 +75,7 @@ def prepare_launch(
         backend=options.backend,
         interviewer=options.interviewer,
         logs_root=run_dir,
-        run_id=run_id,
+        run_id=run_dir.name if is_new else "",
         handlers=build_handlers(handler),
         context={f"{PREFIX}{name}": value for name, value in (values or {}).items()},
         working_dir=own,
@@ -87,7 +83,7 @@ def prepare_launch(
         ties=ties,
     )
     runner.on_event = on_event
-    return Launch(graph, runner, handler, run_dir)
+    return Launch(graph, runner, handler, run_dir, is_new)
 
 
 def _make_child(options: RunnerOptions, working_dir: Path, plan: ChildPlan, ties: Ties) -> PipelineRunner:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from attractor.graph import Graph, Node
 from attractor.handlers.child_run import ChildPipelines
 from attractor.prebuilt.errors import InterruptError
 from attractor.state.context import Context, RunFacts
+from attractor.state.json_values import to_json_value
 
 S = TypeVar("S", bound=Mapping[str, Any])
 S_contra = TypeVar("S_contra", bound=Mapping[str, Any], contravariant=True)
@@ -71,7 +73,7 @@ class NodeContext:
         self._asked += 1
         if number < len(self.run.given):
             return deepcopy(self.run.given[number])
-        error = InterruptError(payload)
+        error = InterruptError(to_json_value(payload, f"interrupt of node {self.node}"))
         self._open.append(error)
         raise error
 
@@ -106,11 +108,23 @@ NodeFunction = (
 """A node: an async or plain function of the state, and of the NodeContext if it takes two arguments."""
 
 
+NodeCall = Callable[[Any, Any], Awaitable[Any]]
+"""A node as it is called: with state and context, whether it wants the latter or not."""
+
+
+def adapt_node(function: Callable[..., Any]) -> NodeCall:
+    """How to call a node, found out once. A plain function runs in a worker thread."""
+    wants_context = takes_context(function)
+    if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
+        return function if wants_context else lambda state, context: function(state)
+    if wants_context:
+        return lambda state, context: call(function, state, context)
+    return lambda state, context: call(function, state)
+
+
 async def call_node(function: Callable[..., Any], state: Any, context: Any) -> Any:
-    """What the node reports. A plain function runs in a worker thread."""
-    if takes_context(function):
-        return await call(function, state, context)
-    return await call(function, state)
+    """What the node reports."""
+    return await adapt_node(function)(state, context)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:

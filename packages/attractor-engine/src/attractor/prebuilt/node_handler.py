@@ -4,7 +4,8 @@ This is the one place where updates are folded into the state. The journal recor
 run has the same state without folding anything again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from pathlib import Path
@@ -17,7 +18,7 @@ from attractor.handlers.parallel import RESULTS_KEY, ParallelHandler
 from attractor.outcome import Outcome, StageStatus
 from attractor.prebuilt.channels import Schema
 from attractor.prebuilt.errors import RouteError, StepLimitError
-from attractor.prebuilt.node_context import NodeContext, Stage, call_node
+from attractor.prebuilt.node_context import NodeCall, NodeContext, Stage
 from attractor.state.context import Context
 
 PREFIX = "state."
@@ -54,7 +55,7 @@ class Program:
     """What a graph written in Python executes: functions and routers by the name of their node."""
 
     schema: Schema
-    functions: Mapping[str, Callable[..., Any]]
+    functions: Mapping[str, NodeCall]
     routers: Mapping[str, Router]
     step_limit: int
 
@@ -85,21 +86,22 @@ class NodeHandler:
     async def _execute(self, stage: Stage) -> Outcome:
         node, context = stage.node.id, stage.context
         self._refuse_step(context)
-        state, program = read_state(context, self.program.schema), self.program
+        program, schema = self.program, self.program.schema
         source = f"the update of node {node!r}"
         reported: Any = None
         if function := program.functions.get(node):
             visit = self._describe_visit(stage)
-            reported = await call_node(function, read_state(context, program.schema), visit)
+            reported = await function(read_state(context, schema.channels), visit)
             if visit.open_interrupt is not None:
                 # The node caught it; but what it asked for is still missing.
                 raise visit.open_interrupt
-        update = {} if reported is None else program.schema.check(reported, source)
-        changed = program.schema.fold(state, update, source)
-        state.update(changed)
-        label = await program.routers[node].choose(state, node) if node in program.routers else ""
+        update = {} if reported is None else schema.check(reported, source)
+        changed = schema.fold(read_state(context, update), update, source)
+        label = ""
+        if (router := program.routers.get(node)) is not None:
+            label = await router.choose({**read_state(context, schema.channels), **deepcopy(changed)}, node)
         if self.on_update is not None and function:
-            self.on_update(node, update, state)
+            self.on_update(node, update, {**read_state(context, schema.channels), **changed})
         updates = {f"{PREFIX}{name}": value for name, value in changed.items()}
         if context.run.branch and update:
             updates |= _report(context, [[node, update]])
@@ -152,7 +154,7 @@ class BranchHandler:
             return Outcome.fail(reason, context_updates=slim, terminal=True)
         key = f"{_REPORTED}{len(context.run.branch) + 1}"
         reported = [entry for result in results for entry in result["context_updates"].get(key, ())]
-        state, changed = read_state(context, self.schema), {}
+        state, changed = read_state(context, self.schema.channels), {}
         for name, update in reported:
             changes = self.schema.fold(state, update, f"merging the update of node {name!r}")
             state.update(changes)
@@ -168,9 +170,9 @@ def build_handlers(handler: NodeHandler) -> dict[str, Handler]:
     return {"python": handler, "parallel": BranchHandler(handler.program.schema)}
 
 
-def read_state(context: Context, schema: Schema) -> dict[str, Any]:
-    """A copy of the state: the channels for which something was reported."""
-    values = {name: context.get(f"{PREFIX}{name}", _MISSING) for name in schema.channels}
+def read_state(context: Context, channels: Iterable[str]) -> dict[str, Any]:
+    """A copy of these channels, as far as something was reported for them."""
+    values = {name: context.get(f"{PREFIX}{name}", _MISSING) for name in channels}
     return {name: value for name, value in values.items() if value is not _MISSING}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from attractor.prebuilt.node_context import NodeContext, NodeFunction, S, call_node, name_of
+from attractor.prebuilt.node_context import NodeContext, NodeFunction, S, adapt_node, name_of
 from attractor.suspension import Suspend
 
 Wrapped = Callable[[S, Any], Awaitable[Mapping[str, Any] | None]]
@@ -31,6 +31,7 @@ def with_retry(
     `jitter` adds up to that many seconds at random. An interrupt is no failure, and is never retried, and neither is
     cancellation. ValueError for negative `retries`.
     """
+    attempt = _prepare(node)
     if retries < 0:
         raise ValueError(f"retries must not be negative, as {retries} is")
 
@@ -38,7 +39,7 @@ def with_retry(
         delay = backoff
         for _ in range(retries):
             try:
-                return await _attempt(node, state, ctx)
+                return await attempt(state, ctx)
             except (Suspend, anyio.get_cancelled_exc_class()):
                 raise
             except on:
@@ -46,7 +47,7 @@ def with_retry(
             if pause > 0:
                 await sleep(pause)
             delay = min(delay * backoff_factor, max_backoff)
-        return await _attempt(node, state, ctx)
+        return await attempt(state, ctx)
 
     return _named(retrying, node)
 
@@ -60,21 +61,26 @@ def with_timeout(node: NodeFunction[S], seconds: float) -> Wrapped[S]:
     if seconds <= 0:
         raise ValueError(f"the time limit must be positive, as {seconds} is not")
 
+    attempt = _prepare(node)
+
     async def limited(state: S, ctx: Any) -> Mapping[str, Any] | None:
         with anyio.move_on_after(seconds) as scope:
-            return await _attempt(node, state, ctx)
+            return await attempt(state, ctx)
         assert scope.cancelled_caught
         raise TimeoutError(f"node {name_of(node)!r} took longer than {seconds:g} s")
 
     return _named(limited, node)
 
 
-async def _attempt(node: NodeFunction[S], state: S, ctx: Any) -> Mapping[str, Any] | None:
-    # Counts its interrupts from the first one on, as every attempt does.
-    reported: Mapping[str, Any] | None = await call_node(
-        node, state, ctx.again() if isinstance(ctx, NodeContext) else ctx
-    )
-    return reported
+def _prepare(node: NodeFunction[S]) -> Wrapped[S]:
+    """One attempt at the node, which counts its interrupts from the first one on, as each of them does."""
+    function = adapt_node(node)
+
+    async def attempt(state: S, ctx: Any) -> Mapping[str, Any] | None:
+        reported: Mapping[str, Any] | None = await function(state, ctx.again() if isinstance(ctx, NodeContext) else ctx)
+        return reported
+
+    return attempt
 
 
 def _named(wrapped: Wrapped[S], node: NodeFunction[S]) -> Wrapped[S]:

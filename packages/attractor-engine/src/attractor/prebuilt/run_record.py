@@ -9,6 +9,7 @@ from attractor.prebuilt.errors import Interrupt
 from attractor.prebuilt.node_handler import PREFIX, Program
 from attractor.state.checkpoint import Checkpoint
 from attractor.state.journal import read_steps
+from attractor.state.run_directory import restart_path
 from attractor.state.step import RunStatus
 from attractor.state.suspensions import list_suspensions, load_last_checkpoint
 
@@ -70,7 +71,8 @@ def find_interrupts(run_dir: Path) -> list[Interrupt]:
         for each in list_suspensions(run_dir)
         if not each.question
     ]
-    for manifest in sorted(run_dir.glob("*/child-*/manifest.json")):
+    folder = restart_path(run_dir, load_last_checkpoint(run_dir).restarts)
+    for manifest in sorted(folder.glob("*/child-*/manifest.json")):
         if load_last_checkpoint(manifest.parent).status is RunStatus.WAITING:
             found += find_interrupts(manifest.parent)
     return found

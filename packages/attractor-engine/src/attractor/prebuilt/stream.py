@@ -1,6 +1,6 @@
 """Watching a run of a Python graph while it goes."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -8,9 +8,11 @@ from typing import Any, Generic, Self
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectSendStream
 
 from attractor.event_log import read_events
 from attractor.events import Event, StageCompleted
+from attractor.prebuilt.errors import InterruptError, NodeError, StepLimitError
 from attractor.prebuilt.launch import Launch
 from attractor.prebuilt.node_context import S
 
@@ -52,14 +54,13 @@ class RunStream(Generic[S]):
     `invoke()` would raise, iterating raises behind the last item.
     """
 
-    def __init__(self, launch: Launch, updates: Updates, execute: Callable[[], Coroutine[Any, Any, S]]) -> None:
-        self._launch = launch
-        self._updates = updates
+    def __init__(self, prepare: Callable[[Updates], Launch], execute: Callable[[Launch], Awaitable[S]]) -> None:
+        self._prepare = prepare
         self._execute = execute
+        self._updates = Updates()
         self._tasks: TaskGroup | None = None
         self._result: S | None = None
         self._error: Exception | None = None
-        self._send, self._receive = anyio.create_memory_object_stream[Event | StateUpdate](0)
 
     @property
     def result(self) -> S:
@@ -69,8 +70,10 @@ class RunStream(Generic[S]):
         return self._result
 
     async def __aenter__(self) -> Self:
+        launch = self._prepare(self._updates)
+        send, self._receive = anyio.create_memory_object_stream[Event | StateUpdate](0)
         self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._run)
+        self._tasks.start_soon(self._run, launch, send)
         return self
 
     async def __aexit__(
@@ -95,26 +98,27 @@ class RunStream(Generic[S]):
                 raise self._error from self._error.__cause__
             raise StopAsyncIteration from None
 
-    async def _run(self) -> None:
-        """Run, then let the events that are left be read."""
-        last = _count_events(self._launch)
-        async with self._send, anyio.create_task_group() as telling:
-            telling.start_soon(self._tell, last)
+    async def _run(self, launch: Launch, send: MemoryObjectSendStream[Event | StateUpdate]) -> None:
+        """Run, and let what is told be read to its end."""
+        last = _count_events(launch)
+        async with send, anyio.create_task_group() as telling:
+            telling.start_soon(self._tell, launch, send, last)
             try:
-                self._result = await self._execute()
+                self._result = await self._execute(launch)
             except Exception as error:
                 self._error = error
-                if not self._launch.has_begun:
+                if not isinstance(error, InterruptError | NodeError | StepLimitError):
+                    # It may be that the run didn't begin, and will tell nothing.
                     telling.cancel_scope.cancel()
 
-    async def _tell(self, last: int) -> None:
+    async def _tell(self, launch: Launch, send: MemoryObjectSendStream[Event | StateUpdate], last: int) -> None:
         # Whoever reads may be gone.
         with suppress(anyio.BrokenResourceError):
-            async for event in self._launch.runner.events():
+            async for event in launch.runner.events():
                 if event.sequence > last:
-                    await self._send.send(event)
+                    await send.send(event)
                     if (update := self._updates.take(event)) is not None:
-                        await self._send.send(update)
+                        await send.send(update)
 
 
 def _count_events(launch: Launch) -> int:
