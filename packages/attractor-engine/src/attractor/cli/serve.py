@@ -5,22 +5,26 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import click
 import uvicorn
+from agent_loop.personalization import PersonalMemory, open_store
+from starlette.routing import BaseRoute
 
 from attractor.cli.failure import SUCCESS, CommandError
+from attractor.cli.memory_engine import EngineChoice, open_engine
 from attractor.cli.models import BACKENDS, open_backend
 from attractor.cli.output import write_note
 from attractor.cli.screen import open_screen
 from attractor.cli.settings import Settings
 from attractor.errors import PipelineConfigurationError
 from attractor.graph import Graph
-from attractor.server import Hosts, Launch, Redactor, Wishes, create_app
+from attractor.server import Hosts, Launch, Redactor, Wishes, create_app, memory_routes
 from attractor.server.guard import LOOPBACK_NAMES, strip_port
 from attractor.server.memory import TOKEN_VARIABLE
 from attractor.server.redaction import RedactingFilter
@@ -52,6 +56,12 @@ _DEAD_AFTER_SECONDS = 60
 @click.option("--model", metavar="NAME", help="Model for stages that name none.")
 @click.option("--simulate", is_flag=True, help="Call no model, whatever a request says; commands run for real.")
 @click.option(
+    "--memory",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Offer the memory in this file under /api/attractor, too (see attractor memory).",
+)
+@click.option(
     "--workdir",
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
     help="Where tool commands run; the current directory by default.",
@@ -62,6 +72,7 @@ def serve(
     token: str | None,
     allowed_hosts: tuple[str, ...],
     logs: Path | None,
+    memory: Path | None,
     workdir: str | None,
     **flags: Any,
 ) -> int:
@@ -81,13 +92,35 @@ def serve(
         names=frozenset([*LOOPBACK_NAMES, strip_port(_to_url_host(host)), *(name.lower() for name in allowed_hosts)]),
         addresses=not _is_loopback(listener),
     )
-    app = create_app(root, _CommandLauncher(settings), token=token, hosts=hosts, redactor=redactor)
-    _log_to_stderr(redactor)
-    config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5)
-    server = _Server(config, app.state.tails.stop)
     write_note(f"Serving on http://{_to_url_host(host)}:{listener.getsockname()[1]} (Ctrl-C stops)\nruns    {root}")
-    server.run([listener])
+    _log_to_stderr(redactor)
+
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            routes = await _open_memory(stack, memory, settings, token) if memory else []
+            launcher = _CommandLauncher(settings)
+            app = create_app(root, launcher, token=token, hosts=hosts, redactor=redactor, routes=routes)
+            config = uvicorn.Config(
+                app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+            )
+            await _Server(config, app.state.tails.stop).serve([listener])
+
+    anyio.run(work)
     return SUCCESS
+
+
+async def _open_memory(stack: AsyncExitStack, place: Path, settings: Settings, token: str | None) -> list[BaseRoute]:
+    """The routes of a memory. Without a model it can be read and seeded."""
+    engine, model = None, ""
+    if not settings.simulated:
+        try:
+            opened = await stack.enter_async_context(
+                open_engine(EngineChoice(provider=settings.provider, model=settings.model))
+            )
+            engine, model = opened.engine, opened.model
+        except CommandError as error:
+            write_note(f"The memory can be read and seeded only: {error.format_message()}")
+    return memory_routes(PersonalMemory(store=open_store(place), engine=engine, model=model), lambda: token)
 
 
 @dataclass(frozen=True, slots=True)

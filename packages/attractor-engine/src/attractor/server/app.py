@@ -5,14 +5,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from attractor.errors import AttractorError
 from attractor.server import schemas
 from attractor.server.auth import Authority
 from attractor.server.drawing import Drawing
@@ -24,13 +22,7 @@ from attractor.server.metrics import Metrics
 from attractor.server.openapi import describe
 from attractor.server.operations import Answer, Operation
 from attractor.server.pipelines import Pipelines
-from attractor.server.problem import (
-    ProblemError,
-    answer_engine_error,
-    answer_http_exception,
-    answer_problem,
-    answer_unexpected,
-)
+from attractor.server.problem import EXCEPTION_HANDLERS
 from attractor.server.questions import Questions
 from attractor.server.redaction import RedactedAnswers, Redactor
 from attractor.server.requests import MAX_BODY
@@ -66,19 +58,15 @@ def create_app(
     index, tails, authority = RunIndex(runs), Tails(redactor.redact_json), Authority(token)
     metrics = Metrics(runs, index, tails)
     login = Login(authority, WEB / "index.html")
-    operations = [
+    operations = (
         *Pipelines(runs, index, tails, keep_alive=keep_alive, patience=patience).list_operations(),
         *Questions(runs).list_operations(),
         *RunContents(runs).list_operations(),
         *Drawing(runs).list_operations(),
         *login.list_operations(),
-        metrics.describe_operation(),
+        *metrics.list_operations(),
         _health_operation(),
-    ]
-    document = describe(operations)
-
-    async def get_openapi(request: Request) -> Response:
-        return JSONResponse(document)
+    )
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -88,7 +76,7 @@ def create_app(
     app = Starlette(
         routes=[
             *(operation.to_route() for operation in operations),
-            Route("/openapi.json", get_openapi, methods=["GET"]),
+            _document_route(operations),
             Route("/", login.show_page, methods=["GET"]),
             Mount("/static", StaticFiles(directory=WEB, check_dir=False)),
             *routes,
@@ -98,18 +86,21 @@ def create_app(
             Middleware(Guard, authority=authority, hosts=hosts, max_body=max_body),
             Middleware(RedactedAnswers, redactor=redactor),
         ],
-        exception_handlers={
-            ProblemError: answer_problem,
-            HTTPException: answer_http_exception,
-            AttractorError: answer_engine_error,
-            500: answer_unexpected,
-        },
+        exception_handlers=EXCEPTION_HANDLERS,
         lifespan=lifespan,
     )
     app.state.max_body = max_body
     app.state.tails = tails
-    app.state.operations = tuple(operations)
     return app
+
+
+def _document_route(operations: Sequence[Operation]) -> Route:
+    document = describe(operations)
+
+    async def get_openapi(request: Request) -> Response:
+        return JSONResponse(document)
+
+    return Route("/openapi.json", get_openapi, methods=["GET"])
 
 
 def _health_operation() -> Operation:

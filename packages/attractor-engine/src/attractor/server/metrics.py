@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from anyio.to_thread import run_sync
@@ -48,13 +48,16 @@ class Metrics:
 
         return counted
 
-    def describe_operation(self) -> Operation:
-        return Operation(
-            method="GET",
-            path="/metrics",
-            endpoint=self.get_metrics,
-            summary="Numbers for Prometheus.",
-            answers={200: Answer(description="The numbers.", schema={"type": "string"}, media_type="text/plain")},
+    def list_operations(self) -> Sequence[Operation]:
+        numbers = Answer(description="The numbers.", schema={"type": "string"}, media_type="text/plain")
+        return (
+            Operation(
+                method="GET",
+                path="/metrics",
+                endpoint=self.get_metrics,
+                summary="Numbers for Prometheus.",
+                answers={200: numbers},
+            ),
         )
 
     async def get_metrics(self, request: Request) -> Response:

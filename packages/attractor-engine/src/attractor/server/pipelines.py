@@ -23,6 +23,8 @@ from attractor.server.views import find_working, view_run
 from attractor.state.run_directory import restart_path, stage_path
 from attractor.state.steering import write_steering
 
+_RUN = {200: Answer(description="The run.", schema=schemas.RUN)}
+
 
 class Pipelines:
     """The operations on whole runs. `index` lists them, `tails` serve the streams of events."""
@@ -35,7 +37,9 @@ class Pipelines:
         self._patience = patience
 
     def list_operations(self) -> Sequence[Operation]:
-        run = {200: Answer(description="The run.", schema=schemas.RUN)}
+        return (*self._list_reading(), *self._list_changing())
+
+    def _list_reading(self) -> Sequence[Operation]:
         return (
             Operation(
                 method="GET",
@@ -46,20 +50,11 @@ class Pipelines:
                 answers={200: Answer(description="The runs.", schema=schemas.RUN_LIST)},
             ),
             Operation(
-                method="POST",
-                path="/pipelines",
-                endpoint=self.submit_pipeline,
-                summary="Submit a DOT source and start it.",
-                body=schemas.SUBMISSION,
-                answers={201: Answer(description="It was started.", schema=schemas.SUBMITTED)},
-                problems=(422, 503),
-            ),
-            Operation(
                 method="GET",
                 path="/pipelines/{id}",
                 endpoint=self.get_pipeline,
                 summary="A run's status and progress.",
-                answers=run,
+                answers=_RUN,
             ),
             Operation(
                 method="GET",
@@ -72,12 +67,25 @@ class Pipelines:
                     204: Answer(description="The run has ended, and nothing follows the event that was named."),
                 },
             ),
+        )
+
+    def _list_changing(self) -> Sequence[Operation]:
+        return (
+            Operation(
+                method="POST",
+                path="/pipelines",
+                endpoint=self.submit_pipeline,
+                summary="Submit a DOT source and start it.",
+                body=schemas.SUBMISSION,
+                answers={201: Answer(description="It was started.", schema=schemas.SUBMITTED)},
+                problems=(422, 503),
+            ),
             Operation(
                 method="POST",
                 path="/pipelines/{id}/cancel",
                 endpoint=self.cancel_pipeline,
                 summary="Stop a run, its commands included.",
-                answers=run,
+                answers=_RUN,
                 problems=(409,),
             ),
             Operation(
@@ -86,7 +94,7 @@ class Pipelines:
                 endpoint=self.resume_pipeline,
                 summary="Go on with a run that was stopped, killed or failed.",
                 body=schemas.RESUMPTION,
-                answers=run,
+                answers=_RUN,
                 problems=(409, 422, 503),
             ),
             Operation(
@@ -151,7 +159,11 @@ class Pipelines:
     async def cancel_pipeline(self, request: Request) -> Response:
         await read_body(request)
         path = self._runs.find(request.path_params["id"])
-        await self._runs.cancel(path.name)
+        view = await run_sync(view_run, path)
+        if view.status == "completed" or (view.status == "failed" and not view.interrupted):
+            raise ProblemError(409, f"pipeline {path.name} has {view.status} already")
+        if view.status != "cancelled" or view.executed:
+            await self._runs.cancel(path.name)
         return await self._answer(path)
 
     async def resume_pipeline(self, request: Request) -> Response:

@@ -1,6 +1,6 @@
 """Errors as problem documents (RFC 9457): `{"type", "title", "status", "detail"}`, and what else helps."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from attractor.diagnostics import to_json
-from attractor.errors import AnsweredError, CheckpointError, RunDirectoryError, ValidationError
+from attractor.errors import AnsweredError, AttractorError, CheckpointError, RunDirectoryError, ValidationError
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -69,3 +69,12 @@ async def answer_engine_error(request: Request, error: Exception) -> Response:
 async def answer_unexpected(request: Request, error: Exception) -> Response:
     """An exception handler for all else, which the server logs."""
     return make_problem(500, "the server met an error that it did not expect; its log tells more")
+
+
+EXCEPTION_HANDLERS: Mapping[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
+    ProblemError: answer_problem,
+    HTTPException: answer_http_exception,
+    AttractorError: answer_engine_error,
+    500: answer_unexpected,
+}
+"""For an application: exception or status -> who answers."""

@@ -22,15 +22,18 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from attractor.dot import parse_dot
 from attractor.errors import AttractorError, RunDirectoryError
 from attractor.graph import Graph
-from attractor.interviewers import Answer, AnswerValue, AutoApproveInterviewer, Question
+from attractor.interviewers import Answer, AnswerValue, AutoApproveInterviewer, Question, QuestionStore
 from attractor.pipeline import PipelineRunner, RunResult
+from attractor.server.cancellation import record_cancellation
 from attractor.server.launch import Launcher, Wishes
 from attractor.server.problem import ProblemError
 from attractor.state.run_directory import is_in_use, new_run_id, read_manifest, read_source
+from attractor.state.suspensions import list_suspensions
 
 STOPPED = "the server was stopped"
 """The reason of a run that ended with its server."""
 CANCEL_SECONDS = 3.0
+_CANCELLED = "cancelled over HTTP"
 _GRACE_SECONDS = 1.0
 _ID = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]{0,199}")
 _logger = logging.getLogger("attractor.server")
@@ -89,11 +92,7 @@ class Runs:
         graph = await anyio.to_thread.run_sync(parse_dot, source)
         run_id = _make_id(graph.name)
         options = self._launcher.make_options(wishes)
-
-        async def run(runner: PipelineRunner, graph: Graph) -> RunResult:
-            return await runner.run(graph)
-
-        await self._begin(_LiveRun(run_id, self.root / run_id, options, wishes.context), graph, run)
+        await self._begin(_LiveRun(run_id, self.root / run_id, options, wishes.context), graph, PipelineRunner.run)
         return run_id
 
     async def resume(self, run_id: str, from_node: str = "") -> None:
@@ -104,11 +103,8 @@ class Runs:
         graph = await anyio.to_thread.run_sync(parse_dot, read_source(path), str(manifest.get("file_name", "")))
         if run_id in self._live:
             raise ProblemError(409, f"pipeline {run_id} is being executed already")
-
-        async def go_on(runner: PipelineRunner, graph: Graph) -> RunResult:
-            return await runner.resume(path, graph=graph, from_node=from_node)
-
-        await self._begin(_LiveRun(run_id, path, manifest.get("options", {}), {}), graph, go_on)
+        live = _LiveRun(run_id, path, manifest.get("options", {}), {})
+        await self._begin(live, graph, partial(_go_on, path, from_node))
 
     def refuse_executed(self, run_id: str) -> None:
         """Raises ProblemError 409 if the run is being executed, here or by another process."""
@@ -116,15 +112,20 @@ class Runs:
             raise ProblemError(409, f"pipeline {run_id} is being executed already")
 
     async def cancel(self, run_id: str) -> None:
-        """Stop a run that this server executes, its commands included; back when it has ended, or after 3 s."""
+        """Stop a run, its commands included; back when it has ended, or after 3 s.
+
+        Raises ProblemError 409 if another process executes it.
+        """
         live, portal = self._live.get(run_id), self._portal
         if live is None or portal is None:
+            self.refuse_executed(run_id)
+            await record_cancellation(self.find(run_id), _CANCELLED)
             return
 
         def stop() -> None:
             live.begun.wait(CANCEL_SECONDS)
             if live.runner is not None:
-                portal.start_task_soon(live.runner.cancel, "cancelled over HTTP")
+                portal.start_task_soon(live.runner.cancel, _CANCELLED)
             live.ended.wait(CANCEL_SECONDS)
 
         await anyio.to_thread.run_sync(stop, limiter=self._threads)
@@ -147,19 +148,10 @@ class Runs:
         self.started += 1
 
     async def _execute(self, live: "_LiveRun", graph: Graph, work: "_Work") -> None:
+        """Execute a run, and again as long as it gets what it waits for before it has come to wait."""
         try:
-            async with self._launcher.open(graph, live.options) as launch:
-                live.runner = PipelineRunner(
-                    backend=launch.backend,
-                    interviewer=AutoApproveInterviewer() if launch.auto_approve else _Patience(self._stopping),
-                    logs_root=live.path,
-                    run_id=live.id,
-                    context={**launch.context, **live.context},
-                    working_dir=launch.working_dir,
-                    dry_run=launch.dry_run,
-                    options=live.options,
-                )
-                await _run_and_tell(live, partial(work, live.runner, launch.graph))
+            while _was_given_more(await self._execute_once(live, graph, work)) and not self._stopping.is_set():
+                work = partial(_go_on, live.path, "")
         except Exception as error:
             if live.begun.is_set():
                 _logger.error("pipeline %s ended with an error: %s", live.id, error, exc_info=_unless_ours(error))
@@ -168,6 +160,20 @@ class Runs:
             self._live.pop(live.id, None)
             live.begun.set()
             live.ended.set()
+
+    async def _execute_once(self, live: "_LiveRun", graph: Graph, work: "_Work") -> RunResult:
+        async with self._launcher.open(graph, live.options) as launch:
+            live.runner = PipelineRunner(
+                backend=launch.backend,
+                interviewer=AutoApproveInterviewer() if launch.auto_approve else _Patience(self._stopping),
+                logs_root=live.path,
+                run_id=live.id,
+                context={**launch.context, **live.context},
+                working_dir=launch.working_dir,
+                dry_run=launch.dry_run,
+                options=live.options,
+            )
+            return await _run_and_tell(live, partial(work, live.runner, launch.graph))
 
     async def _stop(self) -> None:
         """Let runs that wait for people be suspended, and cancel the others."""
@@ -212,9 +218,24 @@ class _Patience:
         return Answer(value=AnswerValue.DEFERRED)
 
 
-async def _run_and_tell(live: _LiveRun, work: Callable[[], Awaitable[RunResult]]) -> None:
+async def _go_on(path: Path, from_node: str, runner: PipelineRunner, graph: Graph) -> RunResult:
+    return await runner.resume(path, graph=graph, from_node=from_node)
+
+
+def _was_given_more(result: RunResult) -> bool:
+    """Whether a run that waits was answered, or given a value, while it came to wait: nobody else would resume it."""
+    if not result.waiting:
+        return False
+    missing = {found.id for found in list_suspensions(result.logs_root)}
+    store = QuestionStore(result.logs_root)
+    return any(
+        store.has_ended(found.question) if found.question else found.id not in missing for found in result.suspensions
+    )
+
+
+async def _run_and_tell(live: _LiveRun, work: Callable[[], Awaitable[RunResult]]) -> RunResult:
     """Execute a run, and tell when its first event is there."""
-    failure: Exception | None = None
+    outcome: list[RunResult | Exception] = []
 
     async def tell() -> None:
         assert live.runner is not None
@@ -225,13 +246,15 @@ async def _run_and_tell(live: _LiveRun, work: Callable[[], Awaitable[RunResult]]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tell)
         try:
-            await work()
+            outcome.append(await work())
         except Exception as error:
             # Kept from the task group, which would wrap it.
-            failure = error
+            outcome.append(error)
         tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    result = outcome[0]
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _make_id(name: str) -> str:
