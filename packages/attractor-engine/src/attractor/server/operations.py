@@ -11,6 +11,8 @@ from starlette.routing import Route
 from attractor.server.sse import EventStream
 
 Endpoint = Callable[[Request], Awaitable[Response | EventStream]]
+# Paths are decoded before they are taken apart, so that an encoded slash is one like any other.
+_WITH_SLASHES = ("node_id", "sid")
 Schema = Mapping[str, Any]
 
 
@@ -39,7 +41,10 @@ class Operation:
 
     def to_route(self) -> Route:
         """Where the router finds it."""
-        return Route(self.path, self.endpoint, methods=[self.method], name=self.operation_id)
+        path = self.path
+        for name in _WITH_SLASHES:
+            path = path.replace(f"{{{name}}}", f"{{{name}:path}}")
+        return Route(path, self.endpoint, methods=[self.method], name=self.operation_id)
 
     @property
     def operation_id(self) -> str:
