@@ -328,3 +328,27 @@ def test_preamble_tells_what_happened_before() -> None:
     sizes = [len(write_preamble(mode, graph, context)) for mode in ("summary:low", "summary:medium", "summary:high")]
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[2]
+
+
+@pytest.mark.parametrize(
+    ("mode", "tokens", "stages"), [("summary:low", 600, 3), ("summary:medium", 1_500, 6), ("summary:high", 3_000, 9)]
+)
+@pytest.mark.parametrize("branches", [0, 3, 300])
+def test_preamble_keeps_to_the_budget_of_its_mode(mode: str, tokens: int, stages: int, branches: int) -> None:
+    """However much happened: the latest is told, and what is left out is counted."""
+    nodes = [f"n{number}" for number in range(60)]
+    graph = parse_dot(f"digraph g {{ {'; '.join(nodes)} }}")
+    context = Context({f"key{number}": "long " * 5_000 for number in range(60)})
+    context.set("parallel.fan_in.best_id", "b1")
+    result = {"outcome": "success", "failure_reason": "", "response": "said " * 5_000, "notes": ""}
+    context.set("parallel.results", [{"id": f"b{number}", **result} for number in range(branches)])
+    context.run.node_outcomes = {node: Outcome.success(f"{node} did " + "much " * 5_000) for node in nodes}
+    text = write_preamble(mode, graph, context)
+    assert tokens * 4 * 0.5 < len(text) <= tokens * 4
+    assert text.count("- n") >= (stages if branches == 0 else 2)
+    assert "- n59: success (n59 did much" in text
+    assert "- key59: long" in text
+    assert "earlier ones are left out" in text
+    assert "earlier values are left out" in text
+    assert ("- b1: success, chosen" in text) == (branches == 3)
+    assert ("others are left out" in text) == (branches == 300)

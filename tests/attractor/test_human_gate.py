@@ -220,6 +220,19 @@ async def test_a_process_without_standard_input_skips(tmp_path: Path, monkeypatc
     assert result.failure_reason == "human gate 'gate': human skipped interaction"
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_nothing_to_read_from_skips(tmp_path: Path) -> None:
+    """As under cron: an event loop can't watch /dev/null."""
+    with os.fdopen(os.open(os.devnull, os.O_RDONLY)) as nothing:
+        result = await review(tmp_path, ConsoleInterviewer(nothing, io.StringIO()))
+    assert result.failure_reason == "human gate 'gate': human skipped interaction"
+
+
+async def test_an_interviewer_that_returns_no_answer_is_named(tmp_path: Path) -> None:
+    result = await review(tmp_path, CallbackInterviewer(lambda question: None))  # type: ignore[arg-type, return-value]
+    assert result.failure_reason.endswith("the interviewer returned NoneType instead of an Answer")
+
+
 @pytest.mark.parametrize("stream", ["closed", "without a reader"])
 async def test_a_question_that_nobody_can_see_may_be_answered(
     stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,11 +8,20 @@ from typing import Any
 import anyio
 import pytest
 from attractor.event_log import read_events
-from attractor.events import ParallelBranchCompleted, ParallelCompleted, ParallelStarted, StageCompleted, StageStarted
+from attractor.events import (
+    ParallelBranchCompleted,
+    ParallelCompleted,
+    ParallelStarted,
+    StageCompleted,
+    StageFailed,
+    StageStarted,
+)
 from attractor.graph import Graph, Node
 from attractor.interviewers import Answer, AutoApproveInterviewer, CallbackInterviewer
 from attractor.outcome import Outcome, StageStatus
 from attractor.pipeline import PipelineRunner, RunResult
+from attractor.stage_states import StageState, read_states
+from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
 from attractor.testing import Reply, ScriptedHandler
 
@@ -279,6 +288,32 @@ async def test_first_success_ends_the_fan_out_and_cancels_the_rest(run: Run) -> 
     assert outcomes == {"a": "fail", "b": "success", "c": "skipped"}
     assert result.context["parallel.fan_in.best_id"] == "b"
     assert result.node_outcomes["fork"].status is StageStatus.SUCCESS
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_an_abandoned_stage_is_told_to_have_ended(run: Run) -> None:
+    async def work(node: Node, context: Context) -> None:
+        if node.id == "c":
+            await anyio.sleep_forever()
+
+    body = THREE.replace("shape=component", "shape=component, join_policy=first_success")
+    assert (await run(body, handlers={"codergen": Doing(work)})).status == "success"
+    ends = [event.index for event in run.events(StageCompleted) + run.events(StageFailed)]
+    assert sorted(ends) == sorted(event.index for event in run.events(StageStarted))
+    (stopped,) = run.events(StageFailed)
+    assert (stopped.name, stopped.error) == ("c", "stage 'c' was stopped before it ended")
+    assert read_states(read_events(run.folder / "run"))["c"] is StageState.FAILED
+
+
+async def test_logs_of_all_branches_are_kept_once(run: Run) -> None:
+    async def work(node: Node, context: Context) -> None:
+        context.append_log(f"{node.id} was here")
+
+    body = THREE.replace("start -> fork", "start -> before -> fork")
+    result = await run(body, handlers={"codergen": Doing(work)})
+    assert result.status == "success"
+    logs = Checkpoint.load(run.folder / "run").logs
+    assert logs == [f"{name} was here" for name in ("before", "a", "b", "c", "after")]
 
 
 async def test_first_success_without_any_fails(run: Run) -> None:

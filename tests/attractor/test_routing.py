@@ -85,6 +85,10 @@ def test_fail_without_matching_edge_goes_to_the_retry_target() -> None:
     assert route(body, FAILED) == Route("fix")
 
 
+def test_fail_goes_to_the_retry_target_before_the_fallback() -> None:
+    assert route("a [retry_target=fix, fallback_retry_target=back]; fix; back; a -> b", FAILED) == Route("fix")
+
+
 def test_fail_skips_a_missing_retry_target_for_the_fallback() -> None:
     assert route("a [retry_target=gone, fallback_retry_target=back]; back; a -> b", FAILED) == Route("back")
 

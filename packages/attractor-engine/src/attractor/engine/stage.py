@@ -112,6 +112,11 @@ class StageExecutor:
         except Suspend:
             self._emit(StageSuspended, name=node.id, index=index)
             raise
+        except anyio.get_cancelled_exc_class():
+            # Whoever watches isn't left with a stage that seems to work on.
+            error = f"stage {node.id!r} was stopped before it ended"
+            self._emit(StageFailed, name=node.id, index=index, error=error, will_retry=False, usage=_used(context))
+            raise
         outcome = _apply(node, outcome, context)
         if outcome.status is StageStatus.FAIL and not self._only_passes_on(node):
             error = outcome.failure_reason

@@ -50,7 +50,12 @@ def find_default_answer(node: Node, edges: Sequence[Edge], options: Sequence[Opt
 
 
 def accept_answer(answer: Answer, question: Question) -> Answer | None:
-    """The answer, if it is one to the question, as it is stored; None if it makes no sense."""
+    """The answer, if it is one to the question, as it is stored; None if it makes no sense.
+
+    Raises TypeError if an interviewer returned something else.
+    """
+    if not isinstance(answer, Answer):
+        raise TypeError(f"the interviewer returned {type(answer).__name__} instead of an Answer")
     if answer.value in _NO_ANSWERS and not answer.text:
         return answer
     if question.type is QuestionType.MULTIPLE_CHOICE:

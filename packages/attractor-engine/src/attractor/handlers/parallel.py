@@ -88,9 +88,9 @@ class ParallelHandler:
             success_count=successes,
             failure_count=sum(end.outcome.status is StageStatus.FAIL for end in ends),
         )
-        for end in ends:
-            for line in end.context.logs[len(context.logs) :]:
-                context.append_log(line)
+        before = len(context.logs)
+        for line in [line for end in ends for line in end.context.logs[before:]]:
+            context.append_log(line)
         results = [describe_end(id, end, logs_root) for id, end in zip(name_branches(fan_out.edges), ends, strict=True)]
         joins_at_fan_in = fan_out.join != "" and graph.handler_type(graph.nodes[fan_out.join]) == "parallel.fan_in"
         outcome = _judge(node, policy, results, successes, joins_at_fan_in=joins_at_fan_in)

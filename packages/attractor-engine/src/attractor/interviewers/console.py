@@ -69,9 +69,10 @@ class ConsoleInterviewer:
             line = await anyio.to_thread.run_sync(self._input.readline, abandon_on_cancel=True)
             return line.rstrip("\n") if line else None
         while b"\n" not in self._buffer:
-            # A file is always readable, and event loops refuse to watch one.
+            # A file is always readable, as /dev/null is, and event loops refuse to watch either.
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                await anyio.wait_readable(descriptor)
+                with suppress(PermissionError):
+                    await anyio.wait_readable(descriptor)
             data = os.read(descriptor, 4096)
             if not data:
                 rest, self._buffer = self._buffer, b""
