@@ -8,17 +8,15 @@ from typing import Any
 from attractor.effects import artifact_key
 from attractor.state.json_values import encode_json, to_bytes
 
-NAME = "calls.jsonl"
-
 
 class CallJournal:
-    """A file in the node's directory with a line for each call that ended. A line that a kill tore counts for nothing.
+    """A file in the node's directory for each turn, with a line for each call that ended. A line that a kill tore counts for nothing.
 
-    Lines of another round, another turn for example, are told apart by a key of all the calls as they stand.
+    A turn may take several rounds, when tools wait for values: a key of all calls as they stand tells these apart.
     """
 
     def __init__(self, directory: Path, turn: int, pending: Sequence[Mapping[str, Any]]) -> None:
-        self._path = directory / NAME
+        self._path = directory / f"calls-{turn}.jsonl"
         self._round = artifact_key(turn, list(pending))
         self._known: dict[int, dict[str, Any]] = {}
         try:
