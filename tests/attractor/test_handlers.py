@@ -331,6 +331,28 @@ def test_preamble_tells_what_happened_before() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mode", "stages", "values", "characters"),
+    [
+        ("compact", 20, 20, 200),
+        ("summary:low", 3, 3, 200),
+        ("summary:medium", 10, 12, 400),
+        ("summary:high", 25, 40, 600),
+    ],
+)
+def test_preamble_tells_as_much_as_its_mode_says(mode: str, stages: int, values: int, characters: int) -> None:
+    nodes = [f"n{number}" for number in range(60)]
+    graph = parse_dot(f"digraph g {{ {'; '.join(nodes)} }}")
+    context = Context({f"key{number}": "short" for number in range(60)})
+    context.run.node_outcomes = {node: Outcome.success() for node in nodes}
+    context.run.node_outcomes["n59"] = Outcome.success("x" * 5_000)
+    lines = write_preamble(mode, graph, context).splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("- n")] == [f"- {node}" for node in nodes[-stages:]]
+    assert f"- ({60 - stages} earlier ones are left out)" in lines
+    assert sum(line.startswith("- key") for line in lines) == values
+    assert f"- n59: success ({'x' * (characters - 1)}…)" in lines
+
+
+@pytest.mark.parametrize(
     ("mode", "tokens", "stages"), [("summary:low", 600, 3), ("summary:medium", 1_500, 6), ("summary:high", 3_000, 9)]
 )
 @pytest.mark.parametrize("branches", [0, 3, 300])

@@ -198,6 +198,12 @@ async def test_breaker_ends_a_run_whose_stage_fails_the_same_way_three_times(wal
     assert "failed the same way on 3 visits in a row: same" in end.reason
 
 
+async def test_breaker_is_for_failures_of_one_kind_in_a_row(walk: Walk) -> None:
+    body = 'start -> a; a -> exit; a -> fix [condition="outcome=fail"]; fix -> a'
+    replies: list[Reply] = [*(Outcome.fail(reason) for reason in ("x", "x", "y", "x", "x")), "success"]
+    assert (await walk(body, {"a": replies})).status is RunStatus.COMPLETED
+
+
 async def test_breaker_leaves_progress_alone(walk: Walk) -> None:
     body = 'start -> a; a -> exit; a -> fix [condition="outcome=fail"]; fix -> a'
     replies: list[Reply] = [*(Outcome.fail(f"{n} tests fail") for n in (5, 4, 3, 2)), "success"]
@@ -239,6 +245,11 @@ async def test_skipped_stage_proceeds_and_leaves_no_outcome(walk: Walk) -> None:
     assert end.completed_nodes == ["start", "a", "b", "d", "exit"]
     assert "b" not in end.node_outcomes
     assert end.context_values["outcome"] == "success"
+
+
+async def test_skipped_stage_leaves_the_outcome_in_the_context_alone(walk: Walk) -> None:
+    body = 'start -> a -> b; b -> c [condition="context.outcome=success"]; b -> exit; c -> exit'
+    assert (await walk(body, {"b": "skipped"})).completed_nodes == ["start", "a", "b", "c", "exit"]
 
 
 async def test_handler_exception_becomes_fail(walk: Walk) -> None:
