@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -104,6 +105,18 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self.descriptor, keys.encode())
 
+    def resize(self, columns: int) -> None:
+        termios.tcsetwinsize(self.descriptor, (24, columns))
+
+    def stays_silent(self, seconds: float) -> bool:
+        """Whether nothing is shown for so long."""
+        return not select.select([self.descriptor], [], [], seconds)[0]
+
+    def hang_up(self) -> None:
+        """Close the terminal's window."""
+        os.close(self.descriptor)
+        self.descriptor = os.open(os.devnull, os.O_RDONLY)
+
     def wait(self) -> int:
         """Read to the end; the exit code."""
         while self._read(30.0):
@@ -128,11 +141,17 @@ def terminal(environment: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
     """Starts a command at a pseudo-terminal of its own."""
     opened: list[Terminal] = []
 
-    def begin(*arguments: str | Path) -> Terminal:
-        pid, descriptor = pty.fork()
+    def begin(*arguments: str | Path, columns: int = 100, **more_environment: str) -> Terminal:
+        inside, outside = pty.openpty()
+        termios.tcsetwinsize(inside, (24, columns))
+        variables = environment | {"TERM": "xterm-256color"} | more_environment
+        pid = os.fork()
         if pid == 0:
-            os.execve(COMMAND[0], [*COMMAND, *map(str, arguments)], environment | {"TERM": "xterm-256color"})
-        opened.append(Terminal(pid, descriptor))
+            os.close(outside)
+            os.login_tty(inside)
+            os.execve(COMMAND[0], [*COMMAND, *map(str, arguments)], variables)
+        os.close(inside)
+        opened.append(Terminal(pid, outside))
         return opened[-1]
 
     yield begin

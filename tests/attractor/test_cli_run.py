@@ -115,7 +115,7 @@ def test_terminal_shows_what_is_going_on(terminal: Callable, tmp_path: Path) -> 
         }"""
     )
     run = terminal("run", source, "--workdir", tmp_path, "--logs", tmp_path / "run")
-    run.wait_for("Slow work  1 s")
+    run.wait_for("1 s  work   Slow work")
     assert "\x1b[" in run.shown
     (tmp_path / "go").touch()
     assert run.wait() == 0

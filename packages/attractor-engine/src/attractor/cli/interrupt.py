@@ -3,16 +3,18 @@
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import anyio
 
 from attractor.cli.failure import INTERRUPTED
-from attractor.cli.output import write_note
+from attractor.cli.screen import Screen
 
 T = TypeVar("T")
+_PATIENCE_SECONDS = 0.5
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -34,10 +36,12 @@ def _children() -> list[int]:
     return [int(pid) for pid, parent in pairs if int(parent) == os.getpid()]
 
 
-async def run_with_interrupts(work: Callable[[], Awaitable[T]], stop: Callable[[], None]) -> T:
+async def run_with_interrupts(
+    work: Callable[[], Awaitable[T]], stop: Callable[[], None], screen: Screen, on_kill: str = ""
+) -> T:
     """The result of `work`, which the first signal asks to end by calling `stop`. The second ends the process at once.
 
-    Must run in the main thread, which is where signals arrive.
+    `screen` says so, at the end with `on_kill`. Must run in the main thread, which is where signals arrive.
     """
 
     async def watch() -> None:
@@ -46,11 +50,9 @@ async def run_with_interrupts(work: Callable[[], Awaitable[T]], stop: Callable[[
             ready.set()
             async for _ in signals:
                 if stopping:
-                    _kill_commands()
-                    write_note("Killed.")
-                    os._exit(INTERRUPTED)
+                    _kill(screen, on_kill)
                 stopping = True
-                write_note("\nStopping. Ctrl-C once more kills at once.")
+                screen.notice("Stopping. Ctrl-C once more kills at once.")
                 stop()
 
     ready = anyio.Event()
@@ -60,3 +62,17 @@ async def run_with_interrupts(work: Callable[[], Awaitable[T]], stop: Callable[[
         result = await work()
         group.cancel_scope.cancel()
     return result
+
+
+def _kill(screen: Screen, last_words: str) -> NoReturn:
+    """End everything now. A terminal that takes no more text (Ctrl-S) must not hold that up."""
+
+    def say_goodbye() -> None:
+        screen.close()
+        screen.notice(f"Killed. {last_words}".rstrip())
+
+    _kill_commands()
+    last = threading.Thread(target=say_goodbye, daemon=True)
+    last.start()
+    last.join(_PATIENCE_SECONDS)
+    os._exit(INTERRUPTED)

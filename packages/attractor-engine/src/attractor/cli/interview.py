@@ -1,19 +1,32 @@
 """Human gates at the terminal that shows the progress."""
 
+import anyio
+
+from attractor.cli.progress import Progress
 from attractor.cli.screen import Screen
 from attractor.interviewers import Answer, ConsoleInterviewer, Question
 
+_PATIENCE_SECONDS = 1.0
+
 
 class TerminalInterviewer:
-    """Asks on stderr and reads stdin, with the moving line out of the way."""
+    """Asks on stderr and reads stdin, with everything that moves out of the way."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, progress: Progress) -> None:
         self._screen = screen
+        self._progress = progress
         self._console = ConsoleInterviewer()
 
     async def ask(self, question: Question) -> Answer:
-        self._screen.busy("")
-        return await self._console.ask(question)
+        # Progress is told in a thread of its own. What happened before the question shall stand above it.
+        with anyio.move_on_after(_PATIENCE_SECONDS):
+            while not self._progress.has_begun(question.stage):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        self._screen.hold()
+        try:
+            return await self._console.ask(question)
+        finally:
+            self._screen.release()
 
     def inform(self, message: str, stage: str) -> None:
         """Show a message, as one that another process answered."""

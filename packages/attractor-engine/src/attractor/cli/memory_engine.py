@@ -81,7 +81,7 @@ def _default_model(provider: str) -> str:
 async def _load(adapter: object) -> None:
     if isinstance(adapter, LocalAdapter):
         screen = open_screen(quiet=False)
-        screen.busy("loading the local model")
+        screen.begin(LOCAL, "loading the local model")
         try:
             await adapter.load()
         finally:

@@ -125,10 +125,10 @@ def _ways_out() -> str:
 async def _load_local_model(client: Client, screen: Screen) -> None:
     adapter = client.providers[LOCAL]
     if isinstance(adapter, LocalAdapter):
-        screen.busy("loading the local model")
+        screen.begin(LOCAL, "loading the local model")
         try:
             await adapter.load()
         except ConfigurationError as error:
             raise CommandError(f"{error}.") from error
         finally:
-            screen.busy("")
+            screen.end(LOCAL)

@@ -1,6 +1,7 @@
 """Commands that run pipelines: `run` and `resume`."""
 
 import shlex
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -195,22 +196,27 @@ def _execute(
     as_json: bool,
 ) -> int:
     """Run or resume, show it, and return the exit code."""
+    run_id = run_directory.new_run_id(graph.name, time.time())
+    place = logs or run_directory.default_runs_root() / run_id
 
     async def work() -> int:
         screen = open_screen(quiet=quiet)
+        progress = Progress(screen, graph)
         try:
             async with open_backend(graph, settings, screen) as backend:
                 runner = PipelineRunner(
                     backend=backend,
-                    interviewer=_choose_interviewer(settings, screen),
-                    logs_root=logs,
+                    interviewer=_choose_interviewer(settings, screen, progress),
+                    logs_root=place,
+                    run_id=run_id,
                     context=settings.context,
                     working_dir=settings.workdir or None,
                     dry_run=settings.dry_run,
                     options=settings.to_record(),
                 )
-                runner.on_event = Progress(screen, graph).show
-                result = await run_with_interrupts(lambda: start(runner), runner.cancel)
+                runner.on_event = progress.show
+                go_on = f"To go on: attractor resume {place}"
+                result = await run_with_interrupts(lambda: start(runner), runner.cancel, screen, go_on)
         finally:
             screen.close()
         await report_result(graph, result, as_json=as_json)
@@ -219,10 +225,10 @@ def _execute(
     return anyio.run(work)
 
 
-def _choose_interviewer(settings: Settings, screen: Screen) -> Interviewer:
+def _choose_interviewer(settings: Settings, screen: Screen, progress: Progress) -> Interviewer:
     if settings.auto_approve:
         return AutoApproveInterviewer()
-    return DeferringInterviewer() if settings.detach else TerminalInterviewer(screen)
+    return DeferringInterviewer() if settings.detach else TerminalInterviewer(screen, progress)
 
 
 def _exit_code(result: RunResult) -> int:
