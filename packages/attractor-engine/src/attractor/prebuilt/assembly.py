@@ -51,8 +51,8 @@ def assemble(
         if source not in targets and source not in branchings:
             targets[source] = [END]
     ways = targets | {source: list(each.targets.values()) for source, each in branchings.items()}
-    _check(nodes, ways)
     _check_keys(branchings)
+    _check(nodes, ways)
     made = {START: Node(START, {"shape": "Mdiamond"})}
     made |= {node: Node(node, dict(attrs)) for node, attrs in nodes.items()}
     made[END] = Node(END, {"shape": "Msquare"})

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, overload
 
 from attractor.backends.base import CodergenBackend
+from attractor.engine.retry import PRESETS
 from attractor.graph import Duration, Value
 from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.interviewers.base import Interviewer
@@ -96,6 +97,8 @@ class Graph(Generic[S]):
             raise ValueError(f"max_retries must not be negative, as {max_retries} is")
         if timeout is not None and timeout <= 0:
             raise ValueError(f"the time limit must be positive, as {timeout} is not")
+        if retry_policy and retry_policy not in PRESETS:
+            raise ValueError(f"there is no retry_policy {retry_policy!r}; there are: {', '.join(PRESETS)}")
         attrs: dict[str, Value] = {"type": "python"}
         if max_retries:
             attrs["max_retries"] = max_retries

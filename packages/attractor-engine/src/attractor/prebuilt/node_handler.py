@@ -17,7 +17,7 @@ from attractor.handlers.child_run import ChildPipelines
 from attractor.handlers.parallel import RESULTS_KEY, ParallelHandler
 from attractor.outcome import Outcome, StageStatus
 from attractor.prebuilt.channels import Schema
-from attractor.prebuilt.errors import RouteError, StepLimitError
+from attractor.prebuilt.errors import ChannelError, RouteError, StepLimitError
 from attractor.prebuilt.node_context import NodeCall, NodeContext, Stage
 from attractor.state.context import Context
 
@@ -142,6 +142,7 @@ class BranchHandler:
     """
 
     schema: Schema
+    errors: dict[str, Exception]
     owns_timeout = True
 
     async def execute(self, node: Node, context: Context, graph: Graph, logs_root: Path) -> Outcome:
@@ -154,20 +155,29 @@ class BranchHandler:
             return Outcome.fail(reason, context_updates=slim, terminal=True)
         key = f"{_REPORTED}{len(context.run.branch) + 1}"
         reported = [entry for result in results for entry in result["context_updates"].get(key, ())]
-        state, changed = read_state(context, self.schema.channels), {}
-        for name, update in reported:
-            changes = self.schema.fold(state, update, f"merging the update of node {name!r}")
-            state.update(changes)
-            changed.update(changes)
+        self.errors.pop(node.id, None)
+        try:
+            changed = self._merge(reported, read_state(context, self.schema.channels))
+        except ChannelError as error:
+            self.errors[node.id] = error
+            raise
         updates = slim | {f"{PREFIX}{name}": value for name, value in changed.items()}
         if context.run.branch and reported:
             updates |= _report(context, reported)
         return replace(outcome, context_updates=updates)
 
+    def _merge(self, reported: Iterable[tuple[str, Any]], state: dict[str, Any]) -> dict[str, Any]:
+        changed: dict[str, Any] = {}
+        for name, update in reported:
+            changes = self.schema.fold(state, update, f"merging the update of node {name!r}")
+            state.update(changes)
+            changed.update(changes)
+        return changed
+
 
 def build_handlers(handler: NodeHandler) -> dict[str, Handler]:
     """The handlers of a run of a program, by type."""
-    return {"python": handler, "parallel": BranchHandler(handler.program.schema)}
+    return {"python": handler, "parallel": BranchHandler(handler.program.schema, handler.errors)}
 
 
 def read_state(context: Context, channels: Iterable[str]) -> dict[str, Any]:
