@@ -31,6 +31,8 @@ class Store(Protocol):
 
     def append(self, entry: Entry) -> None: ...
 
+    async def append_with_others(self, entry: Entry) -> None: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
@@ -94,7 +96,7 @@ class Traversal:
     async def advance(self) -> None:
         """Execute the next node, and record what came of it."""
         step = await self._step(self.walk.graph.nodes[self.checkpoint.next_node])
-        self._record(step)
+        await self._record_after_stage(step)
         if step.outcome is not None and step.outcome.status is not StageStatus.SKIPPED:
             self.context.run.last_outcome = self.checkpoint.node_outcomes[step.node_id]
 
@@ -247,14 +249,30 @@ class Traversal:
 
     def _record(self, step: Step) -> None:
         """Make the step durable, then known."""
+        entry = self._make_entry(step)
+        self.walk.store.append(entry)
+        self._tell(entry)
+
+    async def _record_after_stage(self, step: Step) -> None:
+        """The same, together with the steps of other branches that end now."""
+        entry = self._make_entry(step)
+        if entry.branch:
+            await self.walk.store.append_with_others(entry)
+        else:
+            self.walk.store.append(entry)
+        self._tell(entry)
+
+    def _make_entry(self, step: Step) -> Entry:
         logs = tuple(self.context.logs_since(self._logged))
         self._logged += len(logs)
         changes, usage = self.context.take_changes(), self.context.run.take_usage()
         elapsed = round(self.walk.elapsed(), 3)
-        self.walk.store.append(Entry(step, self.walk.clock(), changes, logs, self.place.path, usage, elapsed))
-        if usage is not None:
+        return Entry(step, self.walk.clock(), changes, logs, self.place.path, usage, elapsed)
+
+    def _tell(self, entry: Entry) -> None:
+        if entry.usage is not None:
             self.walk.budget.report()
-        self.walk.emit(CheckpointSaved, node_id=step.node_id or self.checkpoint.current_node)
+        self.walk.emit(CheckpointSaved, node_id=entry.step.node_id or self.checkpoint.current_node)
 
     def _find_unsatisfied(self, node: Node, outcome: Outcome) -> Node | None:
         if outcome.status is StageStatus.SKIPPED:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from anyio.lowlevel import cancel_shielded_checkpoint
+
 from attractor.errors import CheckpointError
 from attractor.outcome import Outcome
 from attractor.state.checkpoint import (
@@ -30,7 +32,7 @@ from attractor.state.status_file import has_status, write_status
 from attractor.state.step import Entry, decode_entry, encode_entry
 
 # macOS has no fdatasync.
-_sync = getattr(os, "fdatasync", os.fsync)
+_fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +66,13 @@ class CheckpointStore:
         clock: Callable[[], float] = time.monotonic,
         *,
         statuses: Mapping[str, Outcome] = MappingProxyType({}),
+        sync: Callable[[int], None] = _fdatasync,
     ) -> None:
         self._folder = folder
         self._checkpoint = checkpoint
         self._policy = policy
         self._clock = clock
+        self._sync = sync
         self._statuses = dict(statuses)
         self._fragments = {key: encode_json(value) for key, value in checkpoint.context_values.items()}
         self._saved_sequence = -1
@@ -76,21 +80,50 @@ class CheckpointStore:
         self._statuses_written_at = clock()
         self._cost = 0.0
         self._size = 0
+        self._written = self._synced = 0
+        self._failure: OSError | None = None
         self._journal = self._open_journal()
         self._write_statuses()
         self.save()
 
     def append(self, entry: Entry) -> None:
         """Apply a step to the checkpoint and make it durable."""
+        self._write(entry)
+        self._sync_journal()
+        self.keep_up()
+
+    async def append_with_others(self, entry: Entry) -> None:
+        """The same for a step of a branch: steps of several branches that end at one moment share one sync.
+
+        Being cancelled doesn't keep a step from becoming durable.
+        """
+        self._write(entry)
+        mine = self._written
+        await cancel_shielded_checkpoint()  # The others that are ready write theirs now.
+        if self._synced < mine:
+            self._sync_journal()
+            self.keep_up()
+
+    def _write(self, entry: Entry) -> None:
         self._checkpoint.apply(entry)
         fragments = {key: encode_json(value) for key, value in entry.changes.items()}
         if not entry.branch:
             self._fragments.update(fragments)
         write_all(self._journal, to_bytes(encode_entry(entry, _join(fragments)) + "\n"))
-        _sync(self._journal)
+        self._written += 1
         if entry.step.outcome is not None:
             self._statuses[entry.step.node_id] = entry.step.outcome
-        self.keep_up()
+
+    def _sync_journal(self) -> None:
+        # The system tells of a failure once; what comes behind it must not count as durable.
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._sync(self._journal)
+        except OSError as error:
+            self._failure = error
+            raise
+        self._synced = self._written
 
     def keep_up(self) -> None:
         """Write what lags behind, if it is time for that."""
@@ -120,7 +153,8 @@ class CheckpointStore:
             return
         begun = self._clock()
         data = to_bytes(encode_checkpoint(self._checkpoint, _join(self._fragments)) + "\n")
-        replace_file(self._folder / CHECKPOINT_NAME, data)
+        # The journal has every step already, so that the name may come later than the content.
+        replace_file(self._folder / CHECKPOINT_NAME, data, sync_name=False)
         self._saved_sequence, self._size = self._checkpoint.sequence, len(data)
         self._saved_at = self._clock()
         self._cost = self._saved_at - begun

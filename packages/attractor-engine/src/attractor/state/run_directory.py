@@ -84,8 +84,11 @@ def lies_within(logs_root: Path, path: str) -> bool:
     return os.path.realpath(path).startswith(os.path.realpath(logs_root) + os.sep)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Give `path` new content so that a reader, a kill or a loss of power meets the old or the new, never a mixture."""
+def replace_file(path: Path, data: bytes, *, sync_name: bool = True) -> None:
+    """Give `path` new content so that a reader, a kill or a loss of power meets the old or the new, never a mixture.
+
+    Without `sync_name` a loss of power may bring back the old until the directory is synced.
+    """
     aside = path.with_name(f"{path.name}.tmp")
     descriptor = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
     try:
@@ -94,7 +97,8 @@ def replace_file(path: Path, data: bytes) -> None:
     finally:
         os.close(descriptor)
     os.replace(aside, path)
-    sync_directory(path.parent)
+    if sync_name:
+        sync_directory(path.parent)
 
 
 def create_file(path: Path, data: bytes) -> bool:
@@ -190,12 +194,11 @@ class RunDirectory:
         return cls(path, _lock(path))
 
     def write_manifest(self, manifest: Mapping[str, Any], source: str) -> None:
-        """Record what runs. Must be done before the first node."""
+        """Record what runs. Must be done before the first node: the journal, when it is begun, syncs the names."""
         if source:
-            replace_file(self.path / "pipeline.dot", source.encode("utf-8", "surrogatepass"))
-        replace_file(
-            self.path / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False).encode("utf-8", "replace")
-        )
+            replace_file(self.path / "pipeline.dot", source.encode("utf-8", "surrogatepass"), sync_name=False)
+        content = json.dumps(manifest, indent=2, ensure_ascii=False).encode("utf-8", "replace")
+        replace_file(self.path / "manifest.json", content, sync_name=False)
 
     def close(self) -> None:
         """Release the lock."""
