@@ -32,10 +32,10 @@ _DIRECTIONS = frozenset({"TB", "LR", "BT", "RL"})
 _LINE_WIDTH = 26
 _MOST_LINES = 4
 _HEAD = (
-    'graph [bgcolor="transparent", pad="0.25", nodesep="0.4", ranksep="0.55", fontname="Helvetica,Arial,sans-serif",'
+    'graph [bgcolor="transparent", pad="0.25", nodesep="0.3", ranksep="0.4", fontname="Helvetica,Arial,sans-serif",'
     ' fontsize="12", fontcolor="#52606d", color="#cbd2d9", style="rounded"]',
     'node [fontname="Helvetica,Arial,sans-serif", fontsize="13", fontcolor="#1f2933", style="filled",'
-    ' fillcolor="#ffffff", color="#7b8794", penwidth="1.25", margin="0.2,0.1"]',
+    ' fillcolor="#ffffff", color="#7b8794", penwidth="1.25", margin="0.14,0.07", width="0.7", height="0.42"]',
     'edge [fontname="Helvetica,Arial,sans-serif", fontsize="11", fontcolor="#52606d", color="#7b8794",'
     ' arrowsize="0.7"]',
 )

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 
 from attractor.dot.drawing import edge_name, node_name
 from attractor.graph import Graph, Node
@@ -18,6 +19,7 @@ _OUTLINES = (f"{{{_SVG}}}polygon", f"{{{_SVG}}}path", f"{{{_SVG}}}ellipse", f"{{
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _NOT_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BADGE_RADIUS = 8.0
+_Point = tuple[float, float]
 
 ElementTree.register_namespace("", _SVG)
 
@@ -67,7 +69,7 @@ def _finish_node(group: ElementTree.Element, graph: Graph, node: Node, state: St
     _set_title(group, node.id)
     outlines = [child for child in group if child.tag in _OUTLINES]
     for outline in outlines:
-        outline.set("class", "outline")
+        outline.set("class", "outline hollow" if outline.get("fill") == "none" else "outline")
     if place := _upper_right(outlines):
         group.append(_make_badge(*place, STATE_MARKS[state]))
 
@@ -84,12 +86,38 @@ def _make_badge(x: float, y: float, mark: str) -> ElementTree.Element:
 
 
 def _upper_right(outlines: list[ElementTree.Element]) -> tuple[float, float] | None:
-    """Where the first of the outlines has its corner, or would have it."""
-    points = [point for outline in outlines[:1] for point in _points(outline)]
-    return (max(x for x, _ in points) - 2, min(y for _, y in points) + 2) if points else None
+    """Where the widest of the outlines meets the line from its middle to the corner of the box around it."""
+    outline, points = max(((one, list(_points(one))) for one in outlines), key=_width, default=(None, []))
+    if outline is None or not points:
+        return None
+    left, right = min(x for x, _ in points), max(x for x, _ in points)
+    top, bottom = min(y for _, y in points), max(y for _, y in points)
+    middle, corner = ((left + right) / 2, (top + bottom) / 2), (right, top)
+    if outline.tag != f"{{{_SVG}}}polygon":
+        return right - 2, top + 2
+    met = [share for one, other in pairwise(points) if (share := _meet(middle, corner, one, other)) is not None]
+    share = max(met, default=1.0)
+    return middle[0] + share * (corner[0] - middle[0]), middle[1] + share * (corner[1] - middle[1])
 
 
-def _points(outline: ElementTree.Element) -> Iterator[tuple[float, float]]:
+def _width(outline: tuple[ElementTree.Element, list[_Point]]) -> float:
+    across = [x for x, _ in outline[1]]
+    return max(across) - min(across) if across else 0.0
+
+
+def _meet(start: _Point, end: _Point, one: _Point, other: _Point) -> float | None:
+    """How far along the way from start to end it crosses the line between two points; None if it doesn't."""
+    way, line = (end[0] - start[0], end[1] - start[1]), (other[0] - one[0], other[1] - one[1])
+    slope = way[0] * line[1] - way[1] * line[0]
+    if not slope:
+        return None
+    offset = (one[0] - start[0], one[1] - start[1])
+    along = (offset[0] * line[1] - offset[1] * line[0]) / slope
+    across = (offset[0] * way[1] - offset[1] * way[0]) / slope
+    return along if 0 <= across <= 1 and 0 <= along <= 1 else None
+
+
+def _points(outline: ElementTree.Element) -> Iterator[_Point]:
     if outline.tag == f"{{{_SVG}}}ellipse":
         x, y, width, height = (float(outline.get(name, "0")) for name in ("cx", "cy", "rx", "ry"))
         yield x + 0.7 * width, y - 0.7 * height

@@ -8,9 +8,16 @@ const MOST_LINES = 400;
 
 /** A log for people. It follows the end unless somebody has scrolled up. */
 export class ActivityView {
-  constructor() {
+  /** `nameOf` gives the words for a stage. */
+  constructor(nameOf) {
+    this.nameOf = nameOf;
     this.list = element("ol", { class: "activity", tabindex: "0", "aria-label": "What happened" });
     this.element = this.list;
+  }
+
+  /** Use the words that are known by now. */
+  rename() {
+    for (const name of this.list.querySelectorAll("[data-stage]")) name.textContent = this.nameOf(name.dataset.stage);
   }
 
   add(events) {
@@ -21,7 +28,7 @@ export class ActivityView {
       if (!told) continue;
       lines.push(element("li", { data: { kind: event.type } },
         element("time", {}, formatClock(event.time)),
-        element("span", {}, told.stage ? element("b", {}, told.stage) : null, told.stage ? " " : "", told.text)));
+        element("span", {}, told.stage ? element("b", { data: { stage: told.stage } }, this.nameOf(told.stage)) : null, told.stage ? " " : "", told.text)));
     }
     this.list.append(...lines);
     while (this.list.childElementCount > MOST_LINES) this.list.firstElementChild.remove();

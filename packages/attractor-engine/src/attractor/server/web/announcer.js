@@ -8,7 +8,9 @@ const MOST_AT_ONCE = 3;
 
 /** Writes lines into a live region. */
 export class Announcer {
-  constructor(region) {
+  /** `nameOf` gives the words for a stage. */
+  constructor(region, nameOf = (name) => name) {
+    this.nameOf = nameOf;
     this.region = region;
     this.lines = [];
     this.timer = null;
@@ -18,7 +20,7 @@ export class Announcer {
   tell(events) {
     for (const event of events) {
       const told = describeEvent(event);
-      if (told?.loud) this.say(told.stage ? `${told.stage} ${told.text}` : told.text);
+      if (told?.loud) this.say(told.stage ? `${this.nameOf(told.stage)} ${told.text}` : told.text);
     }
   }
 

@@ -16,7 +16,7 @@ class App {
   constructor() {
     this.connection = new Connection();
     this.connection.onUnauthorized = () => this.signIn();
-    this.announcer = new Announcer(find("announcer"));
+    this.announcer = new Announcer(find("announcer"), (name) => this.view?.nameOf?.(name) ?? name);
     this.main = find("main");
     this.view = null;
   }

@@ -7,7 +7,7 @@ export const EXAMPLE = `digraph Greeting {
     start   [shape=Mdiamond, label="Start"]
     done    [shape=Msquare, label="Done"]
 
-    draft   [label="Draft a greeting", prompt="Write one friendly sentence for: $goal"]
+    draft   [label="Draft a greeting", max_retries=1, prompt="Write one friendly sentence for: $goal"]
     check   [shape=parallelogram, label="Count the words", tool_command="echo checked"]
     review  [shape=hexagon, label="Is the greeting good?"]
     publish [label="Polish it", prompt="Improve the greeting without making it longer."]

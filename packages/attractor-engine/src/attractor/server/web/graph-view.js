@@ -5,7 +5,7 @@ import { readPicture } from "./picture.js";
 import { Viewport } from "./viewport.js";
 import { describeType, STAGE_STATES } from "./words.js";
 
-const POINT = 4 / 3; // A point of Graphviz in pixels.
+const POINT = 1.1; // A point of Graphviz in pixels: its 13 points are to look like the text around.
 const DIRECTIONS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 
 /** Shows a picture of a pipeline. `onSelect` gets the id of a node that somebody chose. */

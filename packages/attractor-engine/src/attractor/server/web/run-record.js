@@ -1,15 +1,16 @@
-// What a run's events tell, kept up to date event by event. Times are seconds of work since the run began: the pauses in
-// which nobody executed the run are left out.
+// What a run's events tell, kept up to date event by event. Bars stand at seconds since the run began. The pauses in which
+// nobody executed the run are left out, and what it did nothing but wait for a person is shortened: hours would hide work.
 
 const UNDER_WAY = ["running", "retrying", "waiting"];
-const MOST_LOG_LINES = 2000;
+const LEAST_WAIT = 2;
+const WAIT_PART = 0.15;
 
 /** A run as its events tell it. Each event is taken in once, whatever comes twice. */
 export class RunRecord {
   constructor() {
     this.sequence = 0;
     this.stages = new Map();
-    this.log = [];
+    this.underWay = new Set();
     this.elapsed = 0;
     this.ending = null;
     this.lastTime = 0;
@@ -21,7 +22,7 @@ export class RunRecord {
   stage(name) {
     let stage = this.stages.get(name);
     if (!stage) {
-      stage = { name, state: "pending", bars: [], attempts: 0, visits: 0, seconds: 0, usage: null, error: "", doing: "" };
+      stage = { name, state: "pending", bars: [], attempts: 0, visits: 0, usage: null, error: "", doing: "" };
       this.stages.set(name, stage);
     }
     return stage;
@@ -31,13 +32,28 @@ export class RunRecord {
   apply(event, changed = new Set()) {
     if (event.sequence <= this.sequence) return false;
     this.sequence = event.sequence;
+    if (this.origin !== null && this.isIdle()) this.shorten(event.time);
     this.lastTime = event.time;
     if (this.origin === null || event.type === "PipelineStarted") this.origin = event.time - this.elapsed;
     this.elapsed = Math.max(event.time - this.origin, this.elapsed);
     this.take(event, changed);
-    this.log.push(event);
-    if (this.log.length > MOST_LOG_LINES) this.log.splice(0, MOST_LOG_LINES / 2);
     return true;
+  }
+
+  /** Whether the run does nothing but wait for people. */
+  isIdle() {
+    const active = [...this.underWay].map((name) => this.stages.get(name).state);
+    return active.length > 0 && active.every((state) => state === "waiting");
+  }
+
+  /** How much of the time from the last event until a moment is left out. */
+  surplus(time) {
+    const gap = Math.max(time - this.lastTime, 0);
+    return Math.max(gap - Math.max(LEAST_WAIT, this.elapsed * WAIT_PART), 0);
+  }
+
+  shorten(time) {
+    this.origin += this.surplus(time);
   }
 
   take(event, changed) {
@@ -83,7 +99,7 @@ export class RunRecord {
         break;
       case "StageCompleted":
         stage.usage = event.usage ?? stage.usage;
-        stage.seconds += event.duration;
+        stage.error = "";
         stage.doing = "";
         this.closeBars(stage, "succeeded");
         this.setState(stage.name, "succeeded", changed);
@@ -91,7 +107,7 @@ export class RunRecord {
       case "StageFailed":
         stage.usage = event.usage ?? stage.usage;
         stage.error = event.error;
-        this.closeBars(stage, "failed");
+        this.closeBars(stage, "failed", event.error);
         this.setState(stage.name, event.will_retry ? "retrying" : "failed", changed);
         break;
       case "StageRetrying":
@@ -118,40 +134,50 @@ export class RunRecord {
   openBar(stage, index, delay = 0) {
     stage.attempts += 1;
     const begun = this.elapsed + delay;
-    stage.bars.push({ index, begun, ended: null, state: "running", number: stage.attempts });
+    const from = this.lastTime + delay;
+    stage.bars.push({ index, begun, ended: null, from, until: null, state: "running", error: "" });
   }
 
-  closeBars(stage, state) {
+  closeBars(stage, state, error = "") {
     for (const bar of stage.bars) {
-      if (bar.ended === null) Object.assign(bar, { ended: Math.max(this.elapsed, bar.begun), state });
+      if (bar.ended !== null) continue;
+      const until = Math.max(this.lastTime, bar.from);
+      Object.assign(bar, { ended: Math.max(this.elapsed, bar.begun), until, state, error });
     }
   }
 
   setState(name, state, changed) {
     this.stage(name).state = state;
+    if (UNDER_WAY.includes(state)) this.underWay.add(name);
+    else this.underWay.delete(name);
     changed.add(name);
   }
 
   end(ending, state, changed) {
     this.ending = ending;
-    for (const stage of this.stages.values()) {
-      if (UNDER_WAY.includes(stage.state)) {
-        this.closeBars(stage, state);
-        stage.state = state;
-        stage.doing = "";
-        changed.add(stage.name);
-      }
+    for (const name of this.underWay) {
+      const stage = this.stage(name);
+      this.closeBars(stage, state);
+      stage.state = state;
+      stage.doing = "";
+      changed.add(name);
     }
+    this.underWay.clear();
   }
 
   /** How far the run is now, a running one by the clock of this machine. */
   now(clock = Date.now() / 1000) {
-    const isOver = this.ending !== null || this.origin === null;
-    return isOver ? this.elapsed : Math.max(this.elapsed, Math.min(clock - this.origin, this.elapsed + 3600));
+    if (this.ending !== null || this.origin === null) return this.elapsed;
+    return Math.max(this.elapsed, clock - this.origin - (this.isIdle() ? this.surplus(clock) : 0));
   }
 
   /** The names of the stages that are being worked on. */
   active() {
-    return [...this.stages.values()].filter((stage) => UNDER_WAY.includes(stage.state)).map((stage) => stage.name);
+    return [...this.underWay];
   }
+}
+
+/** For how many seconds a stage was worked on, until now if it is still; the shortened waits count whole. */
+export function secondsOf(stage, clock = Date.now() / 1000) {
+  return stage.bars.reduce((sum, bar) => sum + Math.max((bar.until ?? clock) - bar.from, 0), 0);
 }

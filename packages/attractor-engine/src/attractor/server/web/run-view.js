@@ -13,7 +13,7 @@ import { RUN_STATES } from "./words.js";
 
 const REFRESH_PAUSE = 250;
 const TICK = 1000;
-const REST = 3000;
+const REST = 1500;
 // What changes more than a stage: the run's status, or what it asks.
 const TELLING = new Set(["PipelineStarted", "PipelineCompleted", "PipelineFailed", "PipelineWaiting", "InterviewStarted",
   "InterviewCompleted", "InterviewTimeout", "StageCompleted", "StageFailed"]);
@@ -29,7 +29,7 @@ export class RunView {
     const onSelect = (name) => app.go(`/runs/${encodeURIComponent(runId)}/${encodeURIComponent(name)}`);
     this.graph = new GraphView({ onSelect });
     this.timeline = new TimelineView({ onSelect });
-    this.activity = new ActivityView();
+    this.activity = new ActivityView((name) => this.nameOf(name));
     this.gates = new GateView(app.connection, runId, { onAnswered: () => this.refresh(), say: (text) => app.say(text) });
     this.panel = new StagePanel(app.connection, runId, { onClose: () => this.closePanel(), say: (text) => app.say(text) });
     this.head = element("div", { class: "run-head" });
@@ -135,7 +135,13 @@ export class RunView {
     for (const stage of this.record.stages.values()) this.graph.setState(stage.name, stage.state);
     this.markSkipped();
     this.timeline.addStages([...this.graph.nodes].map(([name, { label }]) => [name, label || name]));
+    this.activity.rename();
     if (this.selected) this.show(this.selected);
+  }
+
+  /** The words for a stage, as far as they are known. */
+  nameOf(stageName) {
+    return this.graph.nodes.get(stageName)?.label || stageName;
   }
 
   takeEvents(events) {

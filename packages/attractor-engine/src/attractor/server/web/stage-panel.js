@@ -3,6 +3,7 @@
 import { element, fill } from "./dom.js";
 import { formatBytes, formatSeconds, formatUsage } from "./format.js";
 import { pathOf } from "./connection.js";
+import { secondsOf } from "./run-record.js";
 import { describeType, STAGE_STATES } from "./words.js";
 
 const FILES = {
@@ -14,6 +15,7 @@ const FILES = {
 };
 const ORDER = Object.keys(FILES);
 const MOST_SHOWN = 200_000;
+const MOST_ATTEMPTS = 20;
 
 /** A panel about a stage. `onClose` is called when somebody closes it, `onSteer(name)` sends a message to an agent. */
 export class StagePanel {
@@ -23,6 +25,7 @@ export class StagePanel {
     this.facts = element("dl", { class: "facts" });
     this.about = element("p", { class: "hint" });
     this.error = element("p", { class: "error", hidden: true });
+    this.attempts = element("ol", { class: "attempts", "aria-label": "Attempts" });
     this.doing = element("p", { class: "doing", hidden: true });
     this.files = element("div", { class: "files" });
     this.steering = this.makeSteering();
@@ -30,7 +33,7 @@ export class StagePanel {
       "aria-keyshortcuts": "Escape", on: { click: onClose } }, "Close");
     this.element = element("section", { class: "panel stage-panel", "aria-labelledby": "stage-title", hidden: true },
       element("div", { class: "panel-head" }, this.title, close),
-      this.about, this.facts, this.error, this.doing, this.steering, this.files);
+      this.about, this.facts, this.error, this.attempts, this.doing, this.steering, this.files);
   }
 
   /** Show a stage; `node` is what the graph knows of it. */
@@ -57,18 +60,19 @@ export class StagePanel {
     this.stage = stage;
     this.shownState = stage.state;
     const { mark, name } = STAGE_STATES[stage.state];
-    const seconds = stage.bars.reduce((sum, bar) => sum + (bar.ended === null ? 0 : bar.ended - bar.begun), 0);
     const usage = stage.usage ?? {};
     fill(this.facts, [
       fact("State", element("span", { class: "pill", data: { state: stage.state } }, `${mark} ${name}`.trim())),
       fact("Name in the graph", element("code", {}, stage.name)),
       stage.attempts ? fact("Attempts", String(stage.attempts)) : null,
-      stage.bars.some((bar) => bar.ended !== null) ? fact("Time", formatSeconds(seconds)) : null,
+      stage.bars.length ? fact("Time", formatSeconds(secondsOf(stage))) : null,
       usage.input_tokens || usage.output_tokens
         ? fact("Tokens", `${(usage.input_tokens ?? 0).toLocaleString("en")} in, ` +
           `${(usage.output_tokens ?? 0).toLocaleString("en")} out`) : null,
       usage.cost ? fact("Cost", formatUsage(usage).split(", ").at(-1)) : null,
     ].flat());
+    this.attempts.hidden = stage.bars.length < 2;
+    fill(this.attempts, stage.bars.slice(-MOST_ATTEMPTS).map((bar, at) => describeAttempt(bar, at, stage.state)));
     this.error.hidden = !stage.error;
     this.error.textContent = stage.error;
     this.doing.hidden = !stage.doing;
@@ -141,6 +145,15 @@ export class StagePanel {
 
 function fact(name, value) {
   return [element("dt", {}, name), element("dd", {}, value)];
+}
+
+function describeAttempt(bar, at, now) {
+  const { mark, name } = STAGE_STATES[bar.until === null ? now : bar.state];
+  const state = bar.until === null ? now : bar.state;
+  return element("li", {},
+    element("span", { class: "mark", data: { state }, "aria-hidden": "true" }, mark),
+    element("span", {}, `Attempt ${at + 1}: ${name}, ${formatSeconds(secondsOf({ bars: [bar] }))}`,
+      bar.error ? element("span", { class: "hint" }, ` ${bar.error}`) : null));
 }
 
 /** A file's text: JSON laid out, a diff with its lines told apart. */

@@ -2,6 +2,7 @@
 
 import { count, element } from "./dom.js";
 import { formatSeconds } from "./format.js";
+import { secondsOf } from "./run-record.js";
 import { STAGE_STATES } from "./words.js";
 
 /** Rows for the stages of a run. `onSelect` gets the name of one that somebody chose. */
@@ -20,7 +21,7 @@ export class TimelineView {
 
   /** List stages that have not begun, with the words that they are known by. */
   addStages(labels) {
-    for (const [name, label] of labels) this.row(name, label);
+    for (const [name, label] of labels) this.row(name).title.textContent = label;
     this.count();
   }
 
@@ -64,7 +65,7 @@ export class TimelineView {
     this.summary.textContent = `${count(pending, "stage")} not begun`;
   }
 
-  row(name, label = name) {
+  row(name) {
     const known = this.rows.get(name);
     if (known) return known;
     const row = {
@@ -75,9 +76,9 @@ export class TimelineView {
       track: element("span", { class: "track", "aria-hidden": "true" }),
       time: element("span", { class: "time" }),
     };
-    const title = element("span", { class: "name", title: name }, label);
+    row.title = element("span", { class: "name", title: name }, name);
     row.button = element("button", { type: "button", class: "timeline-row", on: { click: () => this.onSelect(name) } },
-      row.mark, title, row.state, row.track, row.time);
+      row.mark, row.title, row.state, row.track, row.time);
     row.element = element("li", {}, row.button);
     this.rows.set(name, row);
     this.waiting.append(row.element);
@@ -85,10 +86,8 @@ export class TimelineView {
   }
 
   draw(row, total) {
-    let worked = 0;
     row.stage.bars.forEach((bar, at) => {
       const ended = bar.ended ?? Math.max(total, bar.begun);
-      worked += ended - bar.begun;
       if (!row.bars[at]) {
         row.bars[at] = element("span", { class: "bar" });
         row.track.append(row.bars[at]);
@@ -99,6 +98,6 @@ export class TimelineView {
       drawn.style.width = `${(100 * (ended - bar.begun)) / (total || 1)}%`;
     });
     const tries = row.stage.bars.length > 1 ? `${row.stage.bars.length} × ` : "";
-    row.time.textContent = `${tries}${formatSeconds(worked)}`;
+    row.time.textContent = `${tries}${formatSeconds(secondsOf(row.stage))}`;
   }
 }

@@ -2,8 +2,10 @@
 
 const LEAST = 0.05;
 const MOST = 4;
-const READABLE = 0.45;
+const READABLE = 0.6;
 const MARGIN = 16;
+const LOWEST = 200;
+const HIGHEST = 0.56; // Of the window.
 
 /** Shows `picture`, an element of a natural size of `width` by `height` pixels, in `pane`. */
 export class Viewport {
@@ -27,13 +29,22 @@ export class Viewport {
 
   /** Show the whole picture if it can be read then, else its beginning. */
   fit(least = READABLE) {
-    const { clientWidth, clientHeight } = this.pane;
-    if (!clientWidth || !clientHeight) return;
+    const { clientWidth } = this.pane;
+    if (!clientWidth) return;
+    this.size(clientWidth);
+    const { clientHeight } = this.pane;
     const whole = Math.min((clientWidth - 2 * MARGIN) / this.width, (clientHeight - 2 * MARGIN) / this.height);
-    this.scale = Math.min(Math.max(whole, least), 1.25);
+    this.scale = Math.min(Math.max(whole, least), 1.1);
     this.x = Math.max((clientWidth - this.width * this.scale) / 2, MARGIN);
     this.y = Math.max((clientHeight - this.height * this.scale) / 2, MARGIN);
     this.draw();
+  }
+
+  /** A pane as high as the picture needs, within reason. */
+  size(width) {
+    const needed = this.height * Math.min(Math.max((width - 2 * MARGIN) / this.width, READABLE), 1) + 4 * MARGIN;
+    const height = `${Math.round(Math.min(Math.max(needed, LOWEST), window.innerHeight * HIGHEST))}px`;
+    if (this.pane.style.height !== height) this.pane.style.height = height;
   }
 
   /** Zoom by a factor around a point of the pane, by default its middle. */

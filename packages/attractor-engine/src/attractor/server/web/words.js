@@ -50,7 +50,7 @@ export function describeEvent(event) {
     case "StageCompleted": return { stage: event.name, text: "is done", loud: true };
     case "StageFailed": return { stage: event.name, text: `failed: ${event.error}`, loud: !event.will_retry };
     case "StageRetrying":
-      return { stage: event.name, text: `is tried again (attempt ${event.attempt}) in ${event.delay} s`, loud: true };
+      return { stage: event.name, text: `is tried again (attempt ${event.attempt}) in ${event.delay.toFixed(1)} s`, loud: true };
     case "StageSuspended": return { stage: event.name, text: "waits for something from outside", loud: true };
     case "StageActivity": return { stage: event.name, text: describeActivity(event), loud: false };
     case "ParallelStarted": return { text: `${event.branch_count} branches began`, loud: false };
