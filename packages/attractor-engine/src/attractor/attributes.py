@@ -37,6 +37,7 @@ FIDELITY_MODES = ("full", "truncate", "compact", "summary:low", "summary:medium"
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
 QUESTION_TYPES = ("multiple_choice", "yes_no", "confirmation", "freeform")
+ON_INCOMPLETE = ("error", "skip", "rerun")
 JOIN_POLICIES = ("wait_all", "first_success", "quorum")
 
 
@@ -63,6 +64,26 @@ _TOOL_HOOKS = (
     ),
     Attribute("tool_hooks.post", Kind.TEXT, "", "Shell command after each tool call.", "9.7"),
     Attribute("tool_hooks.timeout", Kind.DURATION, "60s", "Most that one hook may take.", "9.7"),
+)
+_PATTERNS = (
+    Attribute("function", Kind.TEXT, "", "Name of a function that the host registered, for the stage's work.", "9.4"),
+    Attribute("converge.perfect_score", Kind.TEXT, "100", "Score at which a loop has nothing left to gain.", "9.4"),
+    Attribute("converge.patience", Kind.INTEGER, "4", "Turns in a row without a better score that end a loop.", "9.4"),
+    Attribute("converge.max_iterations", Kind.COUNT, "20", "Most turns of a loop.", "9.4"),
+    Attribute("converge.score_command", Kind.TEXT, "", "Shell command that prints the score of a turn's work.", "9.4"),
+    Attribute("gate.max_attempts", Kind.COUNT, "3", "Evaluations of a gate before it escalates.", "9.4"),
+    Attribute("effect.key_from", Kind.TEXT, "", "Context keys that tell work from other work, by commas.", "9.4"),
+    Attribute("effect.store", Kind.TEXT, ".attractor/effects.sqlite3", "File that keeps what was done.", "9.4"),
+    Attribute("effect.ttl", Kind.DURATION, "", "How long done work counts as done.", "9.4"),
+    Attribute(
+        "effect.on_incomplete",
+        Kind.TEXT,
+        "error",
+        "What to do if work may have happened.",
+        "9.4",
+        ON_INCOMPLETE,
+    ),
+    Attribute("interrupt.show", Kind.TEXT, "", "Context keys shown to whoever gives the value, by commas.", "9.4"),
 )
 _CHILD = (
     Attribute("stack.child_dotfile", Kind.TEXT, "", "DOT file of a sub-pipeline or a manager loop.", "4.11"),
@@ -126,6 +147,7 @@ NODE_ATTRIBUTES = _table(
     Attribute("manager.steer_condition", Kind.TEXT, "", "When the action steer intervenes; unset: always.", "4.11"),
     Attribute("manager.steer_cooldown", Kind.DURATION, "5m", "Least time between two interventions.", "4.11"),
     Attribute("stack.child_autostart", Kind.BOOLEAN, "true", "Whether the manager starts the child run.", "4.11"),
+    *_PATTERNS,
     *_RETRY_TARGETS,
     *_MODEL,
     *_CHILD,

@@ -28,6 +28,7 @@ from attractor.graph import Graph
 from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.handlers.child_run import ChildPlan
 from attractor.handlers.defaults import build_registry
+from attractor.handlers.work import Functions
 from attractor.interviewers.base import Interviewer
 from attractor.result import RunResult, to_result
 from attractor.state.artifacts import ARTIFACTS_NAME
@@ -55,16 +56,14 @@ class PipelineRunner:
     """Runs pipelines. One run at a time per runner.
 
     * `backend` answers codergen stages; None simulates (section 4.5). `interviewer` reaches a person.
-    * `logs_root` is the run directory; by default each run gets a new one under `default_runs_root()`. `run_id` names
-      the next new run; by default it gets a name with the time.
+    * `logs_root` is the run directory, by default a new one in `default_runs_root()`; `run_id` names the next new run.
     * `handlers` are added to the built-in ones, or replace them. `transforms` run after the built-in ones.
-    * `context` holds values to start with; the run has a copy.
-    * `options` is any JSON that manifest.json shall keep, for whoever resumes.
+    * `functions` are those that nodes may name by their attribute `function`; nothing else is ever called or imported.
+    * `context` holds values to start with, as a copy. `options` is any JSON that manifest.json shall keep. `limits`
+      replaces what the graph's attributes say. `ties` bind a run within another to it.
     * `working_dir` is where tool commands run, by default the current directory; with `dry_run` none does. When
       resuming, both are as the run recorded them unless they are given again.
-    * `limits` replaces what the graph's attributes say. `ties` bind a run within another to it.
-
-    `on_event` is called for every event, in a thread of its own; whatever it does, the run goes on.
+    * `on_event` is called for every event, in a thread of its own; whatever it does, the run goes on.
     """
 
     def __init__(
@@ -75,6 +74,7 @@ class PipelineRunner:
         logs_root: str | Path | None = None,
         run_id: str = "",
         handlers: HandlerRegistry | Mapping[str, Handler] | None = None,
+        functions: Functions | None = None,
         transforms: Sequence[Transform] = (),
         lint_rules: Iterable[LintRule] = (),
         context: Context | Mapping[str, Any] | None = None,
@@ -91,6 +91,7 @@ class PipelineRunner:
         self._logs_root = Path(logs_root) if logs_root is not None else None
         self._run_id = run_id
         self._handlers = handlers
+        self._functions = dict(functions or {})
         self._transforms = list(transforms)
         self._lint_rules = tuple(lint_rules)
         self._values = (context if isinstance(context, Context) else Context(context)).snapshot()
@@ -189,6 +190,7 @@ class PipelineRunner:
             working_dir=working_dir,
             dry_run=dry_run,
             children=Children(make, working_dir, self._ties),
+            functions=self._functions,
         )
         registry = own.merged_with(self._handlers)
         diagnostics = validate_or_raise(graph, self._lint_rules, handler_types=registry.types)
@@ -288,6 +290,7 @@ def _make_child(
         interviewer=parent._interviewer,
         logs_root=plan.logs_root,
         handlers=parent._handlers,
+        functions=parent._functions,
         transforms=parent._transforms,
         lint_rules=parent._lint_rules,
         context=plan.context,

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.errors import PipelineConfigurationError, ValidationError
 from attractor.graph import Graph
-from attractor.validation import branches, children, models, routing, structure, values
+from attractor.validation import branches, children, models, patterns, routing, structure, values
 from attractor.validation.survey import Survey
 
 
@@ -54,6 +54,8 @@ BUILT_IN_RULES: tuple[Callable[[Survey], Iterable[Diagnostic]], ...] = (
     values.human_type,
     children.child_pipeline,
     children.manager_loop,
+    patterns.pattern_routes,
+    patterns.pattern_work,
     values.unknown_variable,
     values.attribute_value,
     values.duration_unit,
