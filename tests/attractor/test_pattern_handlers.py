@@ -13,6 +13,7 @@ from attractor import (
     PipelineRunner,
     RunResult,
     SimulatedBackend,
+    ValidationError,
     give_value,
     list_suspensions,
     parse_dot,
@@ -22,6 +23,9 @@ from attractor.event_log import read_events
 from attractor.events import GateEvaluated
 from attractor.handlers.convergence import Candidate
 from attractor.handlers.gates import GateResult
+from attractor.prebuilt import Tool, ToolLoopHandler
+from unified_llm import Client
+from unified_llm.testing import ScriptedAdapter
 
 Run = Callable[..., Any]
 
@@ -380,6 +384,91 @@ async def test_a_value_from_outside_chooses_the_way(run: Run, value: Any, path: 
     result = await PipelineRunner(functions=FUNCTIONS).resume(result.logs_root)
     assert result.completed_nodes == ("start", "wait", path, "exit")
     assert result.context["wait.value"] == value
+
+
+# --- tool_loop.
+
+
+def look(city: str) -> str:
+    return f"rain in {city}"
+
+
+def ask(city: str, ctx: Any) -> str:
+    return f"{ctx.interrupt(city)} in {city}"
+
+
+TOOLS = [Tool("look", look), Tool("ask", ask)]
+
+
+def answering(*answers: Any) -> Any:
+    left = list(answers)
+
+    async def model(messages: list[Any], tools: list[Any]) -> Any:
+        answer = left.pop(0)
+        return answer(messages, tools) if callable(answer) else answer
+
+    return model
+
+
+def wants(tool: str) -> dict[str, Any]:
+    return {"tool_calls": [{"id": "1", "name": tool, "arguments": {"city": "Oslo"}}]}
+
+
+def repeat(messages: list[Any], tools: list[Any]) -> str:
+    return str(messages[-1]["content"])
+
+
+WEATHER = 'a [type=tool_loop, prompt="Weather?", fidelity=full]; start -> a -> exit'
+
+
+async def test_a_tool_loop_is_a_stage(run: Run) -> None:
+    def first(messages: list[Any], tools: list[Any]) -> Any:
+        assert messages == [{"role": "user", "content": "Weather?"}]
+        assert [tool.name for tool in tools] == ["look", "ask"]
+        return wants("look")
+
+    result = await run(WEATHER, handlers={"tool_loop": ToolLoopHandler(TOOLS, model=answering(first, repeat))})
+    assert result.status.is_success
+    assert result.context["last_response"] == "rain in Oslo"
+    assert (result.context["a.status"], result.context["a.turns"]) == ("completed", 2)
+    assert (result.logs_root / "a/response.md").read_text() == "rain in Oslo"
+
+
+async def test_the_node_chooses_its_tools_and_turns(run: Run) -> None:
+    node = WEATHER.replace("fidelity", '"tool_loop.tools"="look", "tool_loop.max_turns"=2, fidelity')
+    model = answering(lambda messages, tools: wants(tools[0].name), wants("ask"))
+    result = await run(node, handlers={"tool_loop": ToolLoopHandler(TOOLS, model=model)})
+    assert result.failure_reason == "the tool loop of 'a' ended with max_turns"
+    result = await run(
+        WEATHER.replace("fidelity", '"tool_loop.tools"="look, jump", fidelity'),
+        handlers={"tool_loop": ToolLoopHandler(TOOLS, model=model)},
+    )
+    assert "names the tools jump" in result.failure_reason
+
+
+async def test_a_tool_loop_asks_the_model_that_the_pipeline_names(run: Run) -> None:
+    with ScriptedAdapter("Sunny.") as adapter:
+        handler = ToolLoopHandler(client=Client({"scripted": adapter}, "scripted"))
+        result = await run(f"graph [llm_model=small]; {WEATHER}", handlers={"tool_loop": handler})
+    assert result.context["last_response"] == "Sunny."
+    assert adapter.requests[0].model == "small"
+
+
+async def test_a_tool_that_waits_suspends_the_pipeline(run: Run) -> None:
+    result = await run(WEATHER, handlers={"tool_loop": ToolLoopHandler(TOOLS, model=answering(wants("ask")))})
+    assert result.waiting
+    (child,) = (result.logs_root / "a").glob("child-*")
+    (wanted,) = list_suspensions(child)
+    assert wanted.payload == "Oslo"
+    give_value(child, wanted.id, "snow")
+    handlers = {"tool_loop": ToolLoopHandler(TOOLS, model=answering(repeat))}
+    result = await PipelineRunner(handlers=handlers).resume(result.logs_root)
+    assert result.context["last_response"] == "snow in Oslo"
+
+
+async def test_without_its_handler_a_tool_loop_is_refused(run: Run) -> None:
+    with pytest.raises(ValidationError, match="needs a runner with a ToolLoopHandler"):
+        await run(WEATHER)
 
 
 # --- Lint.

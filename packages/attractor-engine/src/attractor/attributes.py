@@ -83,6 +83,8 @@ _PATTERNS = (
         "9.4",
         ON_INCOMPLETE,
     ),
+    Attribute("tool_loop.tools", Kind.TEXT, "all", "Tools that a tool loop's model may call, by commas.", "9.4"),
+    Attribute("tool_loop.max_turns", Kind.COUNT, "10", "Most turns of a tool loop's model.", "9.4"),
     Attribute("interrupt.show", Kind.TEXT, "", "Context keys shown to whoever gives the value, by commas.", "9.4"),
 )
 _CHILD = (

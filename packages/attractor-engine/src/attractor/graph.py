@@ -41,7 +41,9 @@ SHAPE_TO_TYPE: Mapping[str, str] = MappingProxyType(
     }
 )
 
-PATTERN_TYPES = frozenset({"function", "converge", "quality_gate", "skip_if_done", "idempotent", "interrupt"})
+PATTERN_TYPES = frozenset(
+    {"function", "converge", "quality_gate", "skip_if_done", "idempotent", "interrupt", "tool_loop"}
+)
 """Handler types that no shape stands for, of the patterns in docs/prebuilt."""
 BUILT_IN_TYPES = frozenset({*SHAPE_TO_TYPE.values(), "pipeline", *PATTERN_TYPES})
 """The handler types of this package; no shape stands for `pipeline`, a run as a stage."""

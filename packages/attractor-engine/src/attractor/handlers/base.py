@@ -9,7 +9,10 @@ from attractor.graph import BUILT_IN_TYPES, SHAPE_TO_TYPE, Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 
-_HINTS = {"wait.human": " (a human gate needs a runner with an interviewer)"}
+_HINTS = {
+    "wait.human": " (a human gate needs a runner with an interviewer)",
+    "tool_loop": " (a tool loop needs a runner with a ToolLoopHandler of attractor.prebuilt, which has its tools)",
+}
 
 
 class Handler(Protocol):

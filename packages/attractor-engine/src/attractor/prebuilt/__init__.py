@@ -34,6 +34,7 @@ from attractor.prebuilt.run_record import Snapshot, find_interrupts
 from attractor.prebuilt.run_store import RunStore
 from attractor.prebuilt.stream import RunStream, StateUpdate
 from attractor.prebuilt.tool_loop import ToolLoopState, ToolLoopStatus, tool_loop
+from attractor.prebuilt.tool_loop_handler import ToolLoopHandler
 from attractor.prebuilt.tools import Tool, ToolCallContext, ToolSpec
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "StepLimitError",
     "Tool",
     "ToolCallContext",
+    "ToolLoopHandler",
     "ToolLoopState",
     "ToolLoopStatus",
     "ToolSpec",
