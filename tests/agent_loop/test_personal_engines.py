@@ -3,9 +3,11 @@
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from agent_loop.personalization import (
     BasinUpdate,
@@ -274,6 +276,20 @@ async def test_cancelling_ends_the_process(claude: Claude) -> None:
         with anyio.fail_after(30):
             while not (claude.folder / "child").exists() or not claude.read("child"):
                 await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    await wait_until_gone(claude, "pid", "child")
+
+
+@BOTH_LOOPS
+async def test_cancelling_while_it_starts_ends_its_children_too(claude: Claude) -> None:
+    engine = claude.engine("sleep 60 & echo $! > child\nwait")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(engine.call, "s", "u", "", 10)
+        with anyio.fail_after(30):
+            while not (claude.folder / "child").exists() or not claude.read("child"):
+                await anyio.lowlevel.checkpoint()
+                # The event loop stands still, so that the process is further than the loop knows.
+                time.sleep(0.1)  # noqa: ASYNC251
         tasks.cancel_scope.cancel()
     await wait_until_gone(claude, "pid", "child")
 

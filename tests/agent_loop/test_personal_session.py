@@ -16,7 +16,7 @@ from agent_loop import (
 )
 from agent_loop.personalization import JsonFileStore, MemoryStore, PersonalMemory, create_initial_state
 from unified_llm import Client, ServerError
-from unified_llm.testing import ScriptedAdapter, respond
+from unified_llm.testing import ScriptedAdapter, events_of, respond
 
 BOTH_LOOPS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 STATE = create_initial_state([{"label": "Planning", "description": "thinks before acting"}])
@@ -118,3 +118,28 @@ async def test_nothing_said_is_nothing_taken_in(tmp_path: Path) -> None:
         async with session_of(adapter, tmp_path, memory):
             pass
     assert await memory.store.load() == STATE
+
+
+@BOTH_LOOPS
+async def test_whoever_closes_second_waits_for_what_is_taken_in(tmp_path: Path) -> None:
+    memory = PersonalMemory(store=MemoryStore(), ingest_on_close=True)
+    await memory.store.save(STATE)
+    asked, answer = anyio.Event(), anyio.Event()
+
+    async def think() -> None:
+        asked.set()
+        await answer.wait()
+
+    with ScriptedAdapter("Done.", [think, *events_of(respond(SUMMARY))], GROW) as adapter:
+        session = session_of(adapter, tmp_path, memory)
+        await session.submit("Plan my move")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.close)
+            await asked.wait()
+            async with anyio.create_task_group() as second:
+                second.start_soon(session.abort)
+                await anyio.wait_all_tasks_blocked()
+                answer.set()
+            kinds = [event.kind async for event in session.events()]
+            assert kinds[-1] is EventKind.SESSION_END
+    assert (await memory.load()).basins[0].weight == pytest.approx(0.6)

@@ -60,6 +60,30 @@ async def test_matches_come_by_path_with_line_numbers(engine: LocalExecutionEnvi
     ]
 
 
+async def test_directories_too_deep_to_be_entered_hide_nothing_else(
+    engine: LocalExecutionEnvironment, tmp_path: Path
+) -> None:
+    """From some depth on paths are longer than the system takes, and Python would recurse no deeper."""
+    (tmp_path / "z.txt").write_text("needle\n")
+    directory = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(2_500):
+        os.mkdir("d", dir_fd=directory)
+        below = os.open("d", os.O_RDONLY, dir_fd=directory)
+        os.close(directory)
+        directory = below
+    os.close(directory)
+    assert await engine.glob("**/*.txt", ".") == [str(tmp_path / "z.txt")]
+    assert await engine.grep("needle", ".", GrepOptions()) == "z.txt:1:needle"
+    entries = await engine.list_directory(".", 10_000)
+    assert entries[-1].name == "z.txt"
+    assert len(entries) > 1_500
+    subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)  # noqa: ASYNC221
+
+
+async def test_paths_come_without_detours(engine: LocalExecutionEnvironment, tree: Path) -> None:
+    assert await engine.glob("../*.txt", "sub") == [str(tree / "b.txt")]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -287,6 +287,18 @@ async def test_misuse_is_refused(tmp_path: Path) -> None:
         await session.submit("too late")
 
 
+async def test_a_blank_message_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    session = start(tmp_path, "Done.")
+    async with session:
+        for misuse in (session.steer, session.follow_up):
+            with pytest.raises(SessionError, match="message is empty"):
+                misuse("")
+        with pytest.raises(SessionError, match="message is empty"):
+            await session.submit(" \n")
+        assert (await session.submit("go")).text == "Done."
+    assert [message.text for message in requests(session)[0].messages[1:]] == ["go"]
+
+
 async def test_loop_is_told_to_the_model_but_not_stopped(tmp_path: Path) -> None:
     steps = [call("shell", command="true")] * 4
     session = start(tmp_path, *steps, "Done.", config=SessionConfig(loop_detection_window=4))

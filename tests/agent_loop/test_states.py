@@ -16,7 +16,7 @@ from agent_loop import (
     ToolDefinition,
     create_anthropic_profile,
 )
-from unified_llm import AuthenticationError, Client, ContextLengthError, RetryPolicy, ServerError
+from unified_llm import AuthenticationError, Client, ContextLengthError, RequestTimeoutError, RetryPolicy, ServerError
 from unified_llm.testing import ScriptedAdapter, respond
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
@@ -89,8 +89,9 @@ async def test_a_limit_leads_back_to_idle(tmp_path: Path, limit: str) -> None:
         (AuthenticationError("no"), SessionState.CLOSED),
         (ServerError("busy"), SessionState.IDLE),
         (ContextLengthError("too long"), SessionState.IDLE),
+        (RequestTimeoutError("silence"), SessionState.IDLE),
     ],
-    ids=["key", "server", "context"],
+    ids=["key", "server", "context", "time"],
 )
 async def test_errors_of_the_model_call(tmp_path: Path, error: Exception, state: SessionState) -> None:
     watched = Watched(tmp_path, error)

@@ -42,6 +42,7 @@ class Feature(StrEnum):
     FLOODS = "of output without end, the end is kept, and all of it is counted"
     BYTES = "output that is no UTF-8 is taken, its odd bytes replaced"
     LINE_BREAKS = "names of files may hold a line break"
+    FIFOS = "a FIFO can be made"
     OUTSIDE = "files outside the working directory can be read"
 
 
@@ -71,6 +72,7 @@ class Commands:
     daemon: str = "setsid sleep {mark} >/dev/null 2>&1 & echo started"
     link: str = "ln -s '{target}' '{file}'"
     is_link: str = "test -L '{file}'"
+    fifo: str = "mkfifo '{file}'"
     make_executable: str = "chmod 755 '{file}'"
     is_executable: str = "test -x '{file}'"
     set_year: str = "touch -t {year}01010000 '{file}'"
@@ -318,6 +320,20 @@ async def check_links_in_circles(subject: Subject) -> None:
             continue
         raise AssertionError("a link that leads in circles was followed")
     await environment.delete_file("one")
+
+
+@needs(Feature.COMMANDS, Feature.FIFOS)
+async def check_a_fifo_holds_nobody_up(subject: Subject) -> None:
+    """Whoever opens one waits for another side that may never come."""
+    environment = subject.environment
+    await subject.put("dir/file", b"text\n")
+    await subject.do(subject.commands.fifo.format(file="dir/fifo"))
+    with anyio.fail_after(20):
+        assert await environment.grep("text", "dir", GrepOptions()) == "dir/file:1:text"
+        await _raises(PathNotAllowedError, environment.grep("text", "dir/fifo", GrepOptions()))
+        await _raises(PathNotAllowedError, environment.read_file("dir/fifo"))
+        await _raises(PathNotAllowedError, environment.read_bytes("dir/fifo"))
+        await _raises(PathNotAllowedError, environment.write_file("dir/fifo", "x"))
 
 
 async def check_writing_outside_is_refused(subject: Subject) -> None:
@@ -732,6 +748,7 @@ ALL_CHECKS: list[Check] = [
     check_the_mode_stays,
     check_symlinks,
     check_links_in_circles,
+    check_a_fifo_holds_nobody_up,
     check_writing_outside_is_refused,
     check_no_symlink_leads_outside,
     check_reading_outside,

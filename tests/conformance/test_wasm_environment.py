@@ -70,6 +70,7 @@ COMMANDS = suite.Commands(
 LACKS = {
     suite.Feature.PROCESSES: "within WebAssembly there are none",
     suite.Feature.MODES: "WASI knows no modes",
+    suite.Feature.FIFOS: "WASI knows none",
     suite.Feature.OUTSIDE: "there is nothing but the working directory",
 }
 

@@ -6,7 +6,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import anyio
-from unified_llm import Client, ContextLengthError, RetryPolicy, SDKError, Usage, get_default_client
+from unified_llm import (
+    Client,
+    ContextLengthError,
+    RequestTimeoutError,
+    RetryPolicy,
+    SDKError,
+    Usage,
+    get_default_client,
+)
 
 from agent_loop.approvals import Approver, HostAnswer
 from agent_loop.clock import Clock, utc_now
@@ -74,6 +82,7 @@ class Session(SessionRecord):
         self._scope: anyio.CancelScope | None = None
         self._finished = anyio.Event()
         self._releasing = anyio.Lock()
+        self._closing = anyio.Lock()
         self._initialized = False
         self._started = False
         self._ending = False
@@ -87,11 +96,13 @@ class Session(SessionRecord):
     async def submit(self, user_input: str) -> SubmitResult:
         """Process an input to its end, follow-ups included.
 
-        Errors of the model call are returned, not raised. After one that can pass (retries used up, the context
-        window overflown) the session is IDLE and takes further inputs; after any other it is CLOSED. Raises
-        SessionError if the session is closed or busy. Cancelling the call ends what runs, and leaves the session IDLE.
+        Errors of the model call are returned, not raised. After one that can pass (retries used up, no answer in time,
+        the context window overflown) the session is IDLE and takes further inputs; after any other it is CLOSED. Raises
+        SessionError if the session is closed or busy, or the input blank. Cancelling the call ends what runs, and
+        leaves the session IDLE.
         """
         self._require_open()
+        _require_words(user_input)
         if self._scope is not None:
             raise SessionError("the session is still processing an input; wait for it, or use steer() or follow_up()")
         self._finished = anyio.Event()
@@ -119,11 +130,13 @@ class Session(SessionRecord):
     def steer(self, message: str) -> None:
         """Say something to the model after the tool round in progress; when idle, with the next input."""
         self._require_open()
+        _require_words(message)
         self.steering_queue.append(message)
 
     def follow_up(self, message: str) -> None:
         """Queue an input for when the present one, or else the next, is done."""
         self._require_open()
+        _require_words(message)
         self.followup_queue.append(message)
 
     def events(self) -> AsyncGenerator[SessionEvent, None]:
@@ -132,8 +145,6 @@ class Session(SessionRecord):
 
     async def abort(self) -> None:
         """Stop at once: cancel the model call, kill what runs, and close. Returns when all of it is done."""
-        if self.state is SessionState.CLOSED:
-            return
         self.abort_signaled = self._ending = True
         if self._scope is None:
             await self._end()
@@ -195,7 +206,8 @@ class Session(SessionRecord):
             self.emit(EventKind.WARNING, message=f"The conversation no longer fits the context window: {error}")
             return False
         self.emit(EventKind.ERROR, message=str(error), error=type(error).__name__)
-        return not (isinstance(error, SDKError) and error.retryable)
+        # Time that ran out is not tried again by itself, for it would take as long again; the host may well do so.
+        return not (isinstance(error, RequestTimeoutError) or (isinstance(error, SDKError) and error.retryable))
 
     def _end_processing(self, stop_reason: StopReason) -> None:
         if self.state is SessionState.PROCESSING:
@@ -205,15 +217,22 @@ class Session(SessionRecord):
         )
 
     async def _end(self) -> None:
+        """Close, once. Whoever comes second waits until that is done."""
         with anyio.CancelScope(shield=True):
-            await self.subagents.close_all()
-        await self._release()
-        if self.state is not SessionState.CLOSED:
+            await self._closing.acquire()
+        try:
+            if self.state is SessionState.CLOSED:
+                return
+            with anyio.CancelScope(shield=True):
+                await self.subagents.close_all()
+            await self._release()
             self.state = SessionState.CLOSED
             try:
                 await self.remember()
             finally:
                 self.emit(EventKind.SESSION_END, state=self.state.value)
+        finally:
+            self._closing.release()
 
     async def _release(self) -> None:
         """Give up the environment, once. Whoever comes second waits until that is done."""
@@ -227,6 +246,11 @@ class Session(SessionRecord):
                         await self.execution_env.cleanup()
                 except Exception as error:
                     self.emit(EventKind.WARNING, message=f"Cleaning up the environment failed: {error}")
+
+
+def _require_words(text: str) -> None:
+    if not text.strip():
+        raise SessionError("the message is empty; no provider takes one without words")
 
 
 def _last_text(history: Sequence[Turn]) -> str:

@@ -186,7 +186,11 @@ class LocalExecutionEnvironment:
         target = self._resolve(path)
         if not target.exists():
             raise PathNotFoundError(f"no such file or directory: {target}")
-        directory = target if target.is_dir() else target.parent
+        directory = target
+        if not target.is_dir():
+            # To read from a FIFO is to wait.
+            local_files.require_regular(target.stat().st_mode, target)
+            directory = target.parent
         ripgrep = shutil.which("rg", path=self._variables.get("PATH"))
         if ripgrep is not None:
             arguments = ripgrep_arguments(pattern, "." if target.is_dir() else target.name, options)

@@ -5,6 +5,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from agent_loop.environments.base import DirEntry
@@ -194,20 +195,28 @@ def list_directory(path: Path, depth: int) -> list[DirEntry]:
         raise PathNotFoundError(f"no such directory: {path}")
     if not path.is_dir():
         raise PathNotAllowedError(f"{path} is not a directory")
-    return list(_entries(path, "", depth))
+    return list(_entries(path, depth))
 
 
-def _entries(path: Path, prefix: str, depth: int) -> Iterator[DirEntry]:
-    with os.scandir(path) as scan:
-        found = sorted(scan, key=lambda entry: entry.name)
-    for entry in found:
+def _entries(path: Path, depth: int) -> Iterator[DirEntry]:
+    """What goes away meanwhile, or can't be entered, is left out. Not recursive: directories may be nested deeply."""
+    levels = [("", _scan(path))]
+    while levels:
+        prefix, entries = levels[-1]
+        entry = next(entries, None)
+        if entry is None:
+            levels.pop()
+            continue
         name = prefix + entry.name
-        if entry.is_dir(follow_symlinks=False):
+        with suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                yield DirEntry(name, False, entry.stat(follow_symlinks=False).st_size)
+                continue
             yield DirEntry(name, True)
-            if depth > 1:
-                try:
-                    yield from _entries(path / entry.name, f"{name}/", depth - 1)
-                except PermissionError:
-                    continue
-        else:
-            yield DirEntry(name, False, entry.stat(follow_symlinks=False).st_size)
+            if len(levels) < depth:
+                levels.append((f"{name}/", _scan(entry.path)))
+
+
+def _scan(path: str | Path) -> Iterator["os.DirEntry[str]"]:
+    with os.scandir(path) as scan:
+        return iter(sorted(scan, key=lambda entry: entry.name))

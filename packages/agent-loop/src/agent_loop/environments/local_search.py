@@ -15,6 +15,8 @@ from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, Pa
 from agent_loop.text_encoding import NotTextError, detect_encoding, to_unicode
 
 MAX_LINE_CHARACTERS = 500
+_PIECE = 1024 * 1024
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What makes a line match or not by where it begins and ends can't be told from the file as a whole.
 _LINE_BOUND = re.compile(r"\^|\$|\\[AZ]|\(\?")
 _SKIP_GLOBS = [f"--glob=!**/{name}/**" for name in sorted(SKIPPED_DIRECTORIES)]
@@ -100,7 +102,10 @@ def grep_in_python(pattern: str, target: Path, base: Path, options: GrepOptions)
 def _matching_lines(path: Path, expression: re.Pattern[str], shown: str, options: GrepOptions) -> Iterator[str]:
     try:
         with open(open_regular(path), "rb") as file:
-            data = file.read()
+            data = file.read(_PIECE)
+            # What is no text need not be read any further, for it may be a disk's image.
+            if b"\0" not in data or data.startswith(_UTF16):
+                data += file.read()
     except (OSError, PathNotAllowedError, PathNotFoundError):
         return
     yield from match_lines(data, expression, shown, options)
@@ -132,7 +137,7 @@ def match_lines(data: bytes, expression: re.Pattern[str], shown: str, options: G
 
 def _decode(data: bytes) -> str:
     """Text as ripgrep reads it: UTF-8 with any stray bytes, or what a byte order mark says. Raises NotTextError."""
-    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+    if data.startswith(_UTF16):
         return detect_encoding(data).decode(data)
     if b"\0" in data:
         raise NotTextError("it contains NUL bytes")
@@ -163,7 +168,7 @@ def shown_path(path: PurePath, base: PurePath) -> str:
 
 def _files(root: Path) -> list[Path]:
     """Files below a directory, by path; symlinks aren't followed."""
-    return [Path(path) for path in sorted(entry.path for _, entry in _walk(root, "", None, ""))]
+    return [Path(path) for path in sorted(entry.path for _, entry in _walk(root))]
 
 
 def glob_files(pattern: str, root: Path) -> list[str]:
@@ -177,38 +182,44 @@ def glob_files(pattern: str, root: Path) -> list[str]:
     if os.path.isabs(pattern):
         root, pattern = Path("/"), pattern.lstrip("/")
     literal, rest = split_literal(pattern.removeprefix("./"))
-    start = root / literal
+    start = Path(os.path.normpath(root / literal))
     if not rest:
         return [str(start)] if start.is_file() else []
     matches = glob_matcher(rest)
     depth = None if "**" in rest else rest.count("/")
     found: list[tuple[float, str]] = []
-    for relative, entry in _walk(start, "", depth, rest, follow_files=True):
+    for relative, entry in _walk(start, depth, rest, follow_files=True):
         if matches(relative):
             # It may have been removed in the meantime.
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 found.append((entry.stat().st_mtime, entry.path))
     return [path for _, path in sorted(found, key=lambda item: (-item[0], item[1]))]
 
 
 def _walk(
-    directory: Path, prefix: str, depth: int | None, pattern: str, *, follow_files: bool = False
+    directory: Path, depth: int | None = None, pattern: str = "", *, follow_files: bool = False
 ) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
-    """Regular files with their path below where the walk began. `depth` bounds the levels of directories entered."""
-    try:
-        with os.scandir(directory) as scan:
-            entries = list(scan)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return
-    for entry in entries:
-        relative = prefix + entry.name
-        if entry.is_dir(follow_symlinks=False):
-            if (entry.name not in SKIPPED_DIRECTORIES or entry.name in pattern) and (
-                depth is None or relative.count("/") < depth
-            ):
-                yield from _walk(directory / entry.name, f"{relative}/", depth, pattern, follow_files=follow_files)
-        elif _is_file(entry, follow_files):
-            yield relative, entry
+    """Regular files with their path below where the walk began. `depth` bounds the levels of directories entered.
+
+    Directories that can't be entered, their path being too long perhaps, are left out.
+    """
+    pending = [(str(directory), "")]
+    while pending:
+        place, prefix = pending.pop()
+        try:
+            with os.scandir(place) as scan:
+                entries = list(scan)
+        except OSError:
+            continue
+        for entry in entries:
+            relative = prefix + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if (entry.name not in SKIPPED_DIRECTORIES or entry.name in pattern) and (
+                    depth is None or relative.count("/") < depth
+                ):
+                    pending.append((entry.path, f"{relative}/"))
+            elif _is_file(entry, follow_files):
+                yield relative, entry
 
 
 def _is_file(entry: "os.DirEntry[str]", follow: bool) -> bool:

@@ -122,8 +122,8 @@ class MemoryFiles:
                 return [(path, posixpath.basename(path))]
             case None:
                 raise PathNotFoundError(f"no such file or directory: {path}")
-            case _:
-                return []
+            case kind:
+                raise PathNotAllowedError(f"{path} is {_named(kind)}, not a regular file")
 
     def require_directory(self, path: str) -> None:
         """Raises PathNotFoundError."""

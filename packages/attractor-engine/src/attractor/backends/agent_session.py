@@ -42,5 +42,5 @@ async def _pass_on(session: Session, steering: SteeringReader) -> None:
     while True:
         await anyio.sleep(STEERING_SECONDS)
         text = steering.read()
-        if text and session.state is SessionState.PROCESSING:
+        if text.strip() and session.state is SessionState.PROCESSING:
             session.steer(text)

@@ -271,25 +271,30 @@ exit 0
 WALK_FILES = WALK.replace("stat -c", "stat -L -c")
 
 # File or directory, arguments of ripgrep.
-RIPGREP = r"""
-[ -e "$1" ] || exit 81
+RIPGREP = (
+    _FILES
+    + r"""
 if [ -d "$1" ]; then
     cd "$1" || exit 91
     what=.
 else
+    regular "$1"
     cd "${1%/*}/" || exit 91
     what=${1##*/}
 fi
 shift
 exec rg "$@" "$what"
 """
+)
 
 # File or directory, text that every match holds (or nothing), expression of find. An archive of the files, or several,
 # one after another; names begin with `./`, but not that of the one file.
-COLLECT = r"""
-[ -e "$1" ] || exit 81
+COLLECT = (
+    _FILES
+    + r"""
 if [ ! -d "$1" ]; then
-    [ ! -f "$1" ] || tar -chf - "$1" 2>/dev/null
+    regular "$1"
+    tar -chf - "$1" 2>/dev/null
     exit 0
 fi
 cd "$1" || exit 91
@@ -308,3 +313,4 @@ else
 fi 2>/dev/null | xargs -0 -r tar -cf - 2>/dev/null
 exit 0
 """
+)

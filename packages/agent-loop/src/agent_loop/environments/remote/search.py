@@ -66,7 +66,7 @@ async def search_files(shell: Shell, pattern: str, target: str, base: str, optio
     """As `grep` of an environment does, below `target`; results are named relative to `base`."""
     if shell.place.has_ripgrep:
         code, output, _ = await shell.script(scripts.RIPGREP, target, *ripgrep_arguments(pattern, ".", options)[:-1])
-        if code == scripts.MISSING:
+        if code in (scripts.MISSING, scripts.FIFO, scripts.SOCKET, scripts.DEVICE):
             raise script_error(code, target)
         if code <= 1 or output:
             directory = PurePosixPath(target if output.startswith(b"./") else posixpath.dirname(target))

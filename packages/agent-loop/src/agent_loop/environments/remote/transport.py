@@ -76,10 +76,13 @@ class CommandLineTransport:
 async def start_program(command: Sequence[str], *, stdin: int) -> anyio.abc.Process:
     """Start a program of this machine, in a session of its own. Raises ExecutionEnvironmentError."""
     try:
-        # Ctrl-C is the caller's to handle, so that the program may not see it.
-        return await anyio.open_process(command, stdin=stdin, start_new_session=True)
+        # Cancelled half-way, the event loop would end the program, and not what the program has started by then.
+        with anyio.CancelScope(shield=True):
+            # Ctrl-C is the caller's to handle, so that the program may not see it.
+            process = await anyio.open_process(command, stdin=stdin, start_new_session=True)
     except OSError as error:
         raise ExecutionEnvironmentError(f"can't run {command[0]}: {error.strerror or error}") from None
+    return process
 
 
 class _ProcessChannel:
