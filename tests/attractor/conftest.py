@@ -119,8 +119,9 @@ class Terminal:
 
     def wait(self) -> int:
         """Read to the end; the exit code."""
+        deadline = time.monotonic() + 60.0
         while self._read(30.0):
-            pass
+            assert time.monotonic() < deadline, f"did not end:\n{self.shown[-2000:]}"
         if not self._status:
             self._status.append(os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]))
         return self._status[0]
@@ -142,7 +143,7 @@ def terminal(environment: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
     def begin(*arguments: str | Path, columns: int = 100, **more_environment: str) -> Terminal:
-        inside, outside = pty.openpty()
+        outside, inside = pty.openpty()
         termios.tcsetwinsize(inside, (24, columns))
         variables = environment | {"TERM": "xterm-256color"} | more_environment
         pid = os.fork()

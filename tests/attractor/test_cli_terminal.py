@@ -293,7 +293,7 @@ def test_rows_say_what_a_stage_does_now(monkeypatch: pytest.MonkeyPatch) -> None
 
     usage = {"input_tokens": 1000, "output_tokens": 200, "cost": 0.0031}
     try:
-        happen(PipelineStarted(name="g", id="1"), StageStarted(name="work", index=0), shows="0 s  work  Hard work\n")
+        happen(PipelineStarted(name="g", id="1"), StageStarted(name="work", index=0), shows="0 s  work  Hard work")
         happen(StageActivity(name="work", index=0, activity="tool_start", text="grep foo"), shows="Hard work  grep foo")
         happen(StageFailed(name="work", index=0, error="no", will_retry=True), shows="FAIL  work  Hard work  no")
         happen(StageRetrying(name="work", index=0, attempt=2, delay=0.5), shows="Hard work, attempt 2  grep foo")

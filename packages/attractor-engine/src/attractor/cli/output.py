@@ -4,9 +4,11 @@ Results and data go to stdout, everything else to stderr. A reader who has gone 
 work goes on and the text goes nowhere.
 """
 
+import errno
 import json
 import os
 import re
+import stat
 import sys
 from typing import Any, TextIO
 
@@ -46,10 +48,17 @@ def write(stream: TextIO | None, text: str) -> None:
         stream.write((printable(text) if stream.isatty() else text) + "\n")
         stream.flush()
     except OSError as error:
+        gone = _has_gone(stream, error)
         # The stream's own buffer is flushed once more when the interpreter ends: that must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+        if stream is sys.stdout and not gone:
             raise click.ClickException(f"the output can't be written: {error.strerror}.") from error
+
+
+def _has_gone(stream: TextIO, error: OSError) -> bool:
+    """Whether nobody reads any more: the pipe's other end has closed, or the terminal's window."""
+    closed_window = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    return isinstance(error, BrokenPipeError) or closed_window
 
 
 def printable(text: str) -> str:
