@@ -48,7 +48,7 @@ digraph Build {
     graph [label="Nightly build", goal="Build and test the nightly"]
     start [shape=Mdiamond]; done [shape=Msquare]
     fetch [shape=parallelogram, label="Fetch", tool_command="echo fetched"]
-    build [shape=parallelogram, label="Build", tool_command="sleep 0.3; echo 'error: missing header zlib.h' >&2; exit 2"]
+    build [shape=parallelogram, label="Build", tool_command="sleep 0.3; echo 'error: no header zlib.h' >&2; exit 2"]
     test  [shape=parallelogram, label="Test", tool_command="true"]
     start -> fetch -> build -> test -> done
 }

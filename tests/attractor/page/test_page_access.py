@@ -1,8 +1,7 @@
 """The page for everybody: by keyboard alone, on a phone, by ear, in light and dark; and for nobody's scripts."""
 
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,6 +41,8 @@ digraph Hostile {{
 }}
 """
 PHONE = {"width": 360, "height": 740}
+# Nothing but the colours is different in the dark.
+RULES: dict[str, Any] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
 VIEWS = ["runs", "gate", "stage", "failed", "new", "help"]
 
 
@@ -93,7 +94,7 @@ def test_axe_finds_no_barrier(server: Any, open_page: Callable[..., Page], runs:
     for view in VIEWS:
         page.goto("about:blank")
         go_to(page, view, runs)
-        violations = axe.run(page).response["violations"]
+        violations = axe.run(page, options=RULES[theme]).response["violations"]
         found[view] = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in violations]
     assert {view: violations for view, violations in found.items() if violations} == {}
 
@@ -105,11 +106,8 @@ def test_axe_sees_a_barrier(server: Any, open_page: Callable[..., Page], runs: d
     assert [one["id"] for one in Axe().run(page).response["violations"]] == ["button-name"]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_needs_no_scrolling_sideways(
-    server: Any, open_page: Callable[..., Page], runs: dict[str, str], theme: str
-) -> None:
-    page = open_page(server, viewport=PHONE, color_scheme=theme, has_touch=True)
+def test_a_phone_needs_no_scrolling_sideways(server: Any, open_page: Callable[..., Page], runs: dict[str, str]) -> None:
+    page = open_page(server, viewport=PHONE, has_touch=True)
     for view in VIEWS:
         page.goto("about:blank")
         go_to(page, view, runs)
@@ -238,7 +236,7 @@ def test_a_picture_brings_nothing_else_along(server: Any, open_page: Callable[..
 
 
 @pytest.fixture
-def large_run(own_server: Callable[..., Any], submit: Callable[..., str], tmp_path: Any) -> Iterator[tuple[Any, str]]:
+def large_run(own_server: Callable[..., Any], submit: Callable[..., str], tmp_path: Any) -> tuple[Any, str]:
     """A run of 500 stages that waits near its end."""
     server = own_server("--simulate")
     lines = ["digraph Large {", "start [shape=Mdiamond]; done [shape=Msquare]; gate [shape=hexagon, label=Wait]"]
@@ -247,7 +245,7 @@ def large_run(own_server: Callable[..., Any], submit: Callable[..., str], tmp_pa
     # Some ways back, so that the layout isn't a mere line.
     lines += [f'n{at} -> n{at - 7} [condition="outcome=fail"]' for at in range(10, 490, 10)]
     lines += ["start -> n0; n496 -> gate; gate -> done [label=Go] }"]
-    yield server, submit(server, "\n".join(lines))
+    return server, submit(server, "\n".join(lines))
 
 
 def test_a_graph_of_500_nodes_stays_quick(open_page: Callable[..., Page], large_run: tuple[Any, str]) -> None:
@@ -284,8 +282,7 @@ def test_a_graph_of_500_nodes_stays_quick(open_page: Callable[..., Page], large_
           return { shown, coloured, frame: frames.sort((one, other) => one - other)[10] };
         }"""
     )
-    # Generous: two busy cores share the work with the browser. Seen when idle: see docs.
-    print(json.dumps(measured))
+    # Generous, for machines that are busy: idle ones need 300 ms, 5 ms and 30 ms.
     assert measured["shown"] < 2000
     assert measured["coloured"] < 250
     assert measured["frame"] < 250

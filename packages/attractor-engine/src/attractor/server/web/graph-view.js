@@ -95,6 +95,7 @@ export class GraphView {
   }
 
   boxOf(node) {
+    this.viewport.apply();
     const { x, y, width, height } = node.group.getBoundingClientRect();
     const pane = this.pane.getBoundingClientRect();
     const { scale } = this.viewport;

@@ -127,16 +127,20 @@ export class RunView {
   }
 
   async loadGraph() {
+    this.hasGraph = true;
     try {
       this.graph.show(await this.app.connection.text(pathOf(this.runId, "graph")));
     } catch (error) {
       this.graph.note(`There is no picture: ${error.message}`);
+      // Asked for again when the connection is back.
+      this.hasGraph = error.status !== undefined;
     }
     for (const stage of this.record.stages.values()) this.graph.setState(stage.name, stage.state);
     this.markSkipped();
     this.timeline.addStages([...this.graph.nodes].map(([name, { label }]) => [name, label || name]));
     this.activity.rename();
     if (this.selected) this.show(this.selected);
+    else this.followActive();
   }
 
   /** The words for a stage, as far as they are known. */
@@ -156,7 +160,11 @@ export class RunView {
     if (this.record.ending !== this.knownEnding) this.markSkipped();
     this.knownEnding = this.record.ending;
     this.timeline.rescale(this.record.now());
-    const [active] = this.record.active();
+    this.followActive();
+  }
+
+  followActive() {
+    const active = this.record.active().at(-1);
     if (active) this.graph.follow(active);
   }
 
@@ -176,6 +184,7 @@ export class RunView {
 
   takeState(state, error) {
     this.app.showConnection(state === "lost" ? "Connection lost. Trying again …" : "");
+    if (state === "live" && !this.hasGraph) this.loadGraph();
     if (state === "ended") this.feedEnded = true;
     if (state === "refused") fill(this.note, element("p", { class: "error" }, error.message));
     if (state !== "refused") this.schedule(REFRESH_PAUSE);

@@ -2,7 +2,7 @@
 
 const LEAST = 0.05;
 const MOST = 4;
-const READABLE = 0.6;
+const READABLE = 0.55;
 const MARGIN = 16;
 const LOWEST = 200;
 const HIGHEST = 0.56; // Of the window.
@@ -79,10 +79,14 @@ export class Viewport {
 
   draw() {
     if (this.frame) return;
-    this.frame = requestAnimationFrame(() => {
-      this.frame = null;
-      this.picture.style.transform = `translate(${this.x}px, ${this.y}px) scale(${this.scale})`;
-    });
+    this.frame = requestAnimationFrame(() => this.apply());
+  }
+
+  /** Draw now, for whoever measures. */
+  apply() {
+    if (this.frame) cancelAnimationFrame(this.frame);
+    this.frame = null;
+    this.picture.style.transform = `translate(${this.x}px, ${this.y}px) scale(${this.scale})`;
   }
 
   wheel(event) {
