@@ -1,11 +1,11 @@
 """Steps of branches that end at one moment share one sync of the journal (section 5.3)."""
 
-import os
 from pathlib import Path
+from typing import Any
 
-import anyio
 import pytest
-from attractor.outcome import Outcome
+from attractor import Outcome, PipelineRunner
+from attractor.events import Event
 from attractor.state.checkpoint import Checkpoint
 from attractor.state.journal import CheckpointStore, load_checkpoint
 from attractor.state.step import Entry, Step
@@ -16,43 +16,25 @@ def ended(number: int) -> Entry:
     return Entry(step, 1.0, {"mine": number}, branch=(("fan", str(number)),))
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_branches_share_a_sync_and_none_goes_on_before_it(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_one_sync_covers_all_that_was_appended(tmp_path: Path) -> None:
+    synced: list[int] = []
 
     def sync(descriptor: int) -> None:
-        os.fdatasync(descriptor)
-        told.append(f"synced {len((tmp_path / 'journal.jsonl').read_bytes().splitlines()) - 1}")
+        synced.append(len((tmp_path / "journal.jsonl").read_bytes().splitlines()) - 1)
 
     store = CheckpointStore(tmp_path, Checkpoint(run_id="r", next_node="fan"), sync=sync)
-
-    async def end(number: int) -> None:
-        await store.append_with_others(ended(number))
-        told.append("went on")
-
-    async with anyio.create_task_group() as tasks:
-        for number in range(20):
-            tasks.start_soon(end, number)
+    for number in range(20):
+        store.append(ended(number))
+    for _ in range(20):
+        store.sync()
+    store.append(ended(20))
+    store.sync()
     store.close()
-    assert told == ["synced 20", *["went on"] * 20]
-    assert {number: state.context_values["mine"] for number, state in load_checkpoint(tmp_path).branches.items()} == {
-        str(number): number for number in range(20)
-    }
+    assert synced == [20, 21]
+    assert {state.context_values["mine"] for state in load_checkpoint(tmp_path).branches.values()} == set(range(21))
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_a_step_is_durable_though_its_branch_is_cancelled(tmp_path: Path) -> None:
-    synced: list[int] = []
-    store = CheckpointStore(tmp_path, Checkpoint(run_id="r", next_node="fan"), sync=synced.append)
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await store.append_with_others(ended(0))
-    store.close()
-    assert len(synced) == 1
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_no_step_counts_after_a_sync_that_failed(tmp_path: Path) -> None:
+def test_nothing_counts_as_durable_after_a_sync_that_failed(tmp_path: Path) -> None:
     failures = [OSError(5, "Input/output error")]
 
     def sync(descriptor: int) -> None:
@@ -60,18 +42,52 @@ async def test_no_step_counts_after_a_sync_that_failed(tmp_path: Path) -> None:
             raise failures.pop()
 
     store = CheckpointStore(tmp_path, Checkpoint(run_id="r", next_node="fan"), sync=sync)
-    refused: list[int] = []
-
-    async def end(number: int) -> None:
-        try:
-            await store.append_with_others(ended(number))
-        except OSError:
-            refused.append(number)
-
-    async with anyio.create_task_group() as tasks:
-        for number in range(3):
-            tasks.start_soon(end, number)
-    assert sorted(refused) == [0, 1, 2]
-    with pytest.raises(OSError, match="Input/output"):
-        store.append(Entry(Step(node_id="fan", outcome=Outcome.success()), 2.0, {}))
+    store.append(ended(0))
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            store.sync()
     store.close()
+
+
+FAN_OUT = """digraph g {{
+    start [shape=Mdiamond]; exit [shape=Msquare]; fan [shape=component, max_parallel=20, join_policy={policy}]
+    join [shape=tripleoctagon]
+    start -> fan; join -> exit
+    {branches}
+}}"""
+
+
+async def run_branches(folder: Path, policy: str) -> list[Event]:
+    class Quick:
+        async def execute(self, *_: Any) -> Outcome:
+            return Outcome.success()
+
+    text = FAN_OUT.format(policy=policy, branches="; ".join(f"fan -> b{number} -> join" for number in range(20)))
+    runner = PipelineRunner(logs_root=folder / "run", handlers={"codergen": Quick()})
+    result = await runner.run(text)
+    assert result.status == "success", result.failure_reason
+    return [event async for event in runner.events()]
+
+
+def name_branch_stages(events: list[Event], kind: str, field: str) -> list[tuple[int, str]]:
+    return [
+        (event.sequence, name) for event in events if event.type == kind and (name := getattr(event, field))[0] == "b"
+    ]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_branches_that_end_together_are_saved_together(tmp_path: Path) -> None:
+    events = await run_branches(tmp_path, "wait_all")
+    completed = name_branch_stages(events, "StageCompleted", "name")
+    saved = name_branch_stages(events, "CheckpointSaved", "node_id")
+    assert len(completed) == len(saved) == 20
+    assert max(completed) < min(saved)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_stage_that_ended_is_saved_though_its_branch_is_abandoned(tmp_path: Path) -> None:
+    events = await run_branches(tmp_path, "first_success")
+    completed = {name for _, name in name_branch_stages(events, "StageCompleted", "name")}
+    saved = {name for _, name in name_branch_stages(events, "CheckpointSaved", "node_id")}
+    assert completed
+    assert completed == saved

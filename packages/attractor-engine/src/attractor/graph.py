@@ -310,7 +310,7 @@ class Graph:
     def model_stylesheet(self) -> str:
         return to_text(self.attrs.get("model_stylesheet"))
 
-    @property
+    @cached_property
     def default_max_retries(self) -> int:
         retries = to_count(self.attrs.get("default_max_retries"))
         return (to_count(self.attrs.get("default_max_retry")) or 0) if retries is None else retries
@@ -342,6 +342,14 @@ class Graph:
 
         A shape that stands for nothing means codergen.
         """
+        return self._own_types[node.id] if self.nodes.get(node.id) is node else self._find_type(node)
+
+    @cached_property
+    def _own_types(self) -> Mapping[str, str]:
+        # Asked for many times a stage, and by most rules of lint.
+        return {node_id: self._find_type(node) for node_id, node in self.nodes.items()}
+
+    def _find_type(self, node: Node) -> str:
         return node.type or self._terminal_types.get(node.id) or SHAPE_TO_TYPE.get(node.shape, "codergen")
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ class RunResult:
 
     status: StageStatus
     completed_nodes: tuple[str, ...]
-    node_outcomes: Mapping[str, Outcome]
-    context: Mapping[str, Any]
+    node_outcomes: Mapping[str, Outcome] = field(repr=False)
+    context: Mapping[str, Any] = field(repr=False)
     failure_reason: str
     logs_root: Path
     run_id: str

@@ -6,7 +6,7 @@ from functools import partial
 
 from attractor.engine.joins import branch_edges
 from attractor.engine.traversal import Place, Traversal, Walk
-from attractor.graph import Node
+from attractor.graph import Edge, Node
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import BranchEnd, Context, FanOut
@@ -33,7 +33,10 @@ class Branches:
         self.join = walk.joins.find(node.id)
         reached_with = context.run.last_outcome or Outcome.success()
         self.edges = branch_edges(node, walk.graph, reached_with, context)
-        self._traversals = [self._make_traversal(number) for number in range(len(self.edges))]
+        indexes = {id(edge): index for index, edge in enumerate(walk.graph.outgoing_edges(node.id))}
+        self._traversals = [
+            self._make_traversal(number, edge, indexes[id(edge)]) for number, edge in enumerate(self.edges)
+        ]
 
     def find_end(self, number: int) -> BranchEnd | None:
         """See FanOut."""
@@ -85,15 +88,15 @@ class Branches:
             if traversal.checkpoint.status in (RunStatus.FAILED, RunStatus.CANCELLED):
                 traversal.reopen()
 
-    def _make_traversal(self, number: int) -> Traversal:
-        edge = self.edges[number]
+    def _make_traversal(self, number: int, edge: Edge, index: int) -> Traversal:
+        """The branch of that number, which begins with the edge; `index` is the edge's among those of the node."""
         place = self._place.inside(self._node.id, self.join, self._walk.graph, str(number), self._checkpoint)
         checkpoint = self._checkpoint.branches.setdefault(str(number), Checkpoint())
         if not checkpoint.next_node and checkpoint.status is RunStatus.RUNNING:
             checkpoint.run_id = self._checkpoint.run_id
             checkpoint.next_node = edge.target
             checkpoint.current_node = self._node.id
-            checkpoint.edge = self._walk.graph.outgoing_edges(self._node.id).index(edge)
+            checkpoint.edge = index
         context = self._context.clone(checkpoint.context_values)
         facts = context.run
         facts.branch = place.path

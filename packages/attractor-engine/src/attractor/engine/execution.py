@@ -122,6 +122,7 @@ class Execution:
         store = CheckpointStore(self._folder, self.checkpoint, statuses=self._statuses)
         try:
             store_changes(store)
+            store.sync()
             await self._run_ticking(self._make_traversal(context, store), store)
         finally:
             store.close()

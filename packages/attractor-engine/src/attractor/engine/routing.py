@@ -5,7 +5,7 @@ about the outcome, or out of one, where it is the else branch.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attractor.conditions import Lookup, parse_condition
@@ -107,8 +107,8 @@ def _find_matching(edges: list[Edge], outcome: Outcome, context: Lookup) -> list
     return matched
 
 
-def _best(edges: Iterable[Edge]) -> Edge:
-    return min(edges, key=lambda edge: (-edge.weight, edge.target))
+def _best(edges: Sequence[Edge]) -> Edge:
+    return edges[0] if len(edges) == 1 else min(edges, key=lambda edge: (-edge.weight, edge.target))
 
 
 def _is_diamond(node: Node | None, graph: Graph) -> bool:

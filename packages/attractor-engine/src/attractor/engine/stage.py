@@ -78,7 +78,8 @@ class StageExecutor:
         """
         if not context.run.branch:
             return await self._execute(node, context)
-        async with self._turns.setdefault(node.id, anyio.Lock()):
+        turn = self._turns.get(node.id) or self._turns.setdefault(node.id, anyio.Lock(fast_acquire=True))
+        async with turn:
             return await self._execute(node, context)
 
     async def _execute(self, node: Node, context: Context) -> tuple[Outcome, int]:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.lowlevel import cancel_shielded_checkpoint
 
 from attractor.backends.base import CodergenBackend
 from attractor.engine.branches import start_traversal
@@ -160,9 +159,8 @@ class _Entries:
         self._state.apply(entry)
         self.entries.append(entry)
 
-    async def append_with_others(self, entry: Entry) -> None:
-        self.append(entry)
-        await cancel_shielded_checkpoint()  # Branches take turns here as in a run with a journal.
+    def sync(self) -> None:
+        """Entries are the caller's to keep."""
 
 
 def encode_state(state: Checkpoint) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import anyio.lowlevel
+
 from attractor.engine.joins import Joins, find_fan_out_route, is_fan_in, is_fan_out
 from attractor.engine.limits import Budget
 from attractor.engine.routing import Route, check_goal_gates, find_route, get_retry_target
@@ -27,11 +29,11 @@ from attractor.suspension import Suspend, Suspension
 
 
 class Store(Protocol):
-    """Where steps go: it applies each to the run's checkpoint, and keeps it."""
+    """Where steps go: `append()` applies one to the run's checkpoint and writes it down, `sync()` makes it durable."""
 
     def append(self, entry: Entry) -> None: ...
 
-    async def append_with_others(self, entry: Entry) -> None: ...
+    def sync(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ class Traversal:
     async def advance(self) -> None:
         """Execute the next node, and record what came of it."""
         step = await self._step(self.walk.graph.nodes[self.checkpoint.next_node])
-        await self._record_after_stage(step)
+        await self._record_stage(step)
         if step.outcome is not None and step.outcome.status is not StageStatus.SKIPPED:
             self.context.run.last_outcome = self.checkpoint.node_outcomes[step.node_id]
 
@@ -249,27 +251,28 @@ class Traversal:
 
     def _record(self, step: Step) -> None:
         """Make the step durable, then known."""
-        entry = self._make_entry(step)
-        self.walk.store.append(entry)
-        self._tell(entry)
+        self._tell(self._append(step))
 
-    async def _record_after_stage(self, step: Step) -> None:
-        """The same, together with the steps of other branches that end now."""
-        entry = self._make_entry(step)
-        if entry.branch:
-            await self.walk.store.append_with_others(entry)
-        else:
-            self.walk.store.append(entry)
-        self._tell(entry)
+    async def _record_stage(self, step: Step) -> None:
+        """The same; branches whose stages end at one moment share one sync."""
+        entry = self._append(step)
+        try:
+            if self.place.path:
+                await anyio.lowlevel.checkpoint()  # The others append theirs.
+        finally:
+            self._tell(entry)
 
-    def _make_entry(self, step: Step) -> Entry:
+    def _append(self, step: Step) -> Entry:
         logs = tuple(self.context.logs_since(self._logged))
         self._logged += len(logs)
         changes, usage = self.context.take_changes(), self.context.run.take_usage()
         elapsed = round(self.walk.elapsed(), 3)
-        return Entry(step, self.walk.clock(), changes, logs, self.place.path, usage, elapsed)
+        entry = Entry(step, self.walk.clock(), changes, logs, self.place.path, usage, elapsed)
+        self.walk.store.append(entry)
+        return entry
 
     def _tell(self, entry: Entry) -> None:
+        self.walk.store.sync()
         if entry.usage is not None:
             self.walk.budget.report()
         self.walk.emit(CheckpointSaved, node_id=entry.step.node_id or self.checkpoint.current_node)

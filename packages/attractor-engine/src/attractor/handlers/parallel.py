@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,11 @@ class _Round:
         self._fan_out = fan_out
         self._policy = policy
         self._emit = emit
-        self._limiter = anyio.CapacityLimiter(max(to_int(node.attrs.get("max_parallel")) or MAX_PARALLEL, 1))
+        most = max(to_int(node.attrs.get("max_parallel")) or MAX_PARALLEL, 1)
+        self._limiter = anyio.CapacityLimiter(most) if most < len(fan_out.edges) else nullcontext()
         self._started: dict[int, float] = {}
         self._ends: dict[int, BranchEnd] = {}
+        self._successes = 0
         self._failure: Exception | None = None
         self._is_waiting = False
 
@@ -118,7 +121,9 @@ class _Round:
         """How all branches ended, in their order."""
         numbers = range(len(self._fan_out.edges))
         # A run that was killed goes on here: what ended before is not run again.
-        self._ends = {number: end for number in numbers if (end := self._fan_out.find_end(number)) is not None}
+        for number in numbers:
+            if (end := self._fan_out.find_end(number)) is not None:
+                self._end(number, end)
         with anyio.move_on_after(self._node.timeout) as scope:
             async with anyio.create_task_group() as tasks:
                 for number in numbers:
@@ -154,6 +159,7 @@ class _Round:
 
     def _end(self, number: int, end: BranchEnd) -> None:
         self._ends[number] = end
+        self._successes += end.outcome.status.is_success
         if number in self._started:
             self._emit(
                 ParallelBranchCompleted,
@@ -164,7 +170,7 @@ class _Round:
             )
 
     def _is_satisfied(self) -> bool:
-        return self._policy.is_satisfied(sum(end.outcome.status.is_success for end in self._ends.values()))
+        return self._policy.is_satisfied(self._successes)
 
 
 def name_branches(edges: Sequence[Edge]) -> list[str]:

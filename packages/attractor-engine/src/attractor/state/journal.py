@@ -15,8 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from anyio.lowlevel import cancel_shielded_checkpoint
-
 from attractor.errors import CheckpointError
 from attractor.outcome import Outcome
 from attractor.state.checkpoint import (
@@ -74,47 +72,33 @@ class CheckpointStore:
         self._clock = clock
         self._sync = sync
         self._statuses = dict(statuses)
-        self._fragments = {key: encode_json(value) for key, value in checkpoint.context_values.items()}
+        self._fragments = _encode_items(checkpoint.context_values)
         self._saved_sequence = -1
         self._saved_at = 0.0
         self._statuses_written_at = clock()
         self._cost = 0.0
         self._size = 0
-        self._written = self._synced = 0
+        self._is_synced = True
         self._failure: OSError | None = None
         self._journal = self._open_journal()
         self._write_statuses()
         self.save()
 
     def append(self, entry: Entry) -> None:
-        """Apply a step to the checkpoint and make it durable."""
-        self._write(entry)
-        self._sync_journal()
-        self.keep_up()
-
-    async def append_with_others(self, entry: Entry) -> None:
-        """The same for a step of a branch: steps of several branches that end at one moment share one sync.
-
-        Being cancelled doesn't keep a step from becoming durable.
-        """
-        self._write(entry)
-        mine = self._written
-        await cancel_shielded_checkpoint()  # The others that are ready write theirs now.
-        if self._synced < mine:
-            self._sync_journal()
-            self.keep_up()
-
-    def _write(self, entry: Entry) -> None:
+        """Apply a step to the checkpoint and write it down; it is durable after `sync()`, and to be acted on then."""
         self._checkpoint.apply(entry)
-        fragments = {key: encode_json(value) for key, value in entry.changes.items()}
+        fragments = _encode_items(entry.changes)
         if not entry.branch:
             self._fragments.update(fragments)
         write_all(self._journal, to_bytes(encode_entry(entry, _join(fragments)) + "\n"))
-        self._written += 1
+        self._is_synced = False
         if entry.step.outcome is not None:
             self._statuses[entry.step.node_id] = entry.step.outcome
 
-    def _sync_journal(self) -> None:
+    def sync(self) -> None:
+        """Make durable what was appended, if somebody else hasn't since."""
+        if self._is_synced:
+            return
         # The system tells of a failure once; what comes behind it must not count as durable.
         if self._failure is not None:
             raise self._failure
@@ -123,7 +107,8 @@ class CheckpointStore:
         except OSError as error:
             self._failure = error
             raise
-        self._synced = self._written
+        self._is_synced = True
+        self.keep_up()
 
     def keep_up(self) -> None:
         """Write what lags behind, if it is time for that."""
@@ -307,5 +292,10 @@ def _cut_torn_tail(path: Path) -> None:
         os.truncate(path, end)
 
 
-def _join(fragments: dict[str, str]) -> str:
-    return "{" + ",".join([f"{encode_json(key)}:{text}" for key, text in fragments.items()]) + "}"
+def _encode_items(values: Mapping[str, Any]) -> dict[str, str]:
+    """Each key and value as they stand in a JSON object."""
+    return {key: f"{encode_json(key)}:{encode_json(value)}" for key, value in values.items()}
+
+
+def _join(fragments: Mapping[str, str]) -> str:
+    return f"{{{','.join(fragments.values())}}}"

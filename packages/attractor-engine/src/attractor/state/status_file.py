@@ -22,7 +22,7 @@ def write_status(stage_dir: Path, outcome: Outcome) -> None:
     try:
         descriptor = os.open(path, flags, 0o644)
     except FileNotFoundError:
-        os.makedirs(stage_dir, exist_ok=True)
+        stage_dir.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, flags, 0o644)
     try:
         write_all(descriptor, _encode(outcome))
