@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attractor import PipelineRunner, SimulatedBackend, give_value, list_suspensions
+from attractor.cli.failure import WAITING
 from attractor.dot import parse_dot
+from attractor.prebuilt import Tool, ToolLoopHandler
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "docs/examples"
 PAGE = ROOT / "docs/cookbook.md"
+RELEASE = {"VERSION": "1.2\n", "publish.sh": "echo x >> published\n"}
 # Fails as often as the number says, and then succeeds.
 FLAKY = 'n=$(cat tries 2>/dev/null || echo 0); echo $((n + 1)) > tries; echo "try $n"; test "$n" -ge {}\n'
 
@@ -79,8 +83,23 @@ RECIPES = [
     Recipe("supervisor", "start manage exit"),
     Recipe("conversation", "start read port check critic port check critic exit", {"critic": ["fail", "success"]}),
     Recipe("demo", "start ask check good publish exit"),
+    Recipe(
+        "converge",
+        "start improve improve improve improve report exit",
+        files={"score.sh": FLAKY.format(0) + 'test "$n" -eq 0 && echo \'{"score": 60}\' || echo \'{"score": 75}\'\n'},
+    ),
+    Recipe(
+        "quality-gate",
+        "start draft links draft links review draft links review publish exit",
+        {"review": ["fail", "success"]},
+        {"check-links.sh": FLAKY.format(1)},
+    ),
+    Recipe("once", "start version notes publish exit", files=RELEASE),
+    Recipe("interrupt", "start amount", code=WAITING),
 ]
 BY_NAME = {recipe.name: recipe for recipe in RECIPES}
+# Needs tools in Python, which the command line doesn't have.
+IN_PYTHON = "tool-loop"
 
 
 def run(attractor: Callable, recipe: Recipe, tmp_path: Path) -> tuple[int, Path]:
@@ -122,7 +141,7 @@ def test_it_runs_to_its_end(recipe: Recipe, attractor: Callable, tmp_path: Path)
 
 def test_every_example_is_run_and_told_of() -> None:
     names = sorted(path.stem for path in EXAMPLES.glob("*.dot"))
-    assert names == sorted(BY_NAME)
+    assert names == sorted([*BY_NAME, IN_PYTHON])
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in names if f"(examples/{name}.dot)" not in text] == []
 
@@ -165,3 +184,45 @@ def test_triage_has_a_way_for_every_word(outcome: str, path: str, attractor: Cal
     script = {"read": {"outcome": outcome, **({"status": "success"} if outcome != "fail" else {})}}
     _, logs = run(attractor, Recipe("triage", path, script), tmp_path)
     assert stages(logs) == path.split()
+
+
+def test_a_gate_that_never_passes_asks_a_person(attractor: Callable, tmp_path: Path) -> None:
+    recipe = Recipe("quality-gate", "", {"review": "fail"}, {"check-links.sh": "true\n"})
+    code, logs = run(attractor, recipe, tmp_path)
+    assert code == 0
+    assert stages(logs)[1:] == ["draft", "links", "review"] * 3 + ["decide", "publish", "exit"]
+
+
+def test_a_release_that_is_run_again_publishes_once(attractor: Callable, tmp_path: Path) -> None:
+    _, first = run(attractor, BY_NAME["once"], tmp_path)
+    options = ("--simulate", "--workdir", tmp_path / "work", "--logs", tmp_path / "again", "--quiet")
+    assert attractor("run", EXAMPLES / "once.dot", *options).code == 0
+    assert (tmp_path / "work/published").read_text() == "x\n"
+    said = [json.loads((logs / "checkpoint.json").read_text())["context"] for logs in (first, tmp_path / "again")]
+    assert [context["effect.status"] for context in said] == ["done", "known"]
+
+
+@pytest.mark.parametrize(("value", "stage"), [("paid", "thank"), ("refused", "remind")])
+def test_a_value_from_another_system(value: str, stage: str, attractor: Callable, tmp_path: Path) -> None:
+    _, logs = run(attractor, BY_NAME["interrupt"], tmp_path)
+    (wanted,) = list_suspensions(logs)
+    assert wanted.payload == {"prompt": "Pay the invoice", "values": {"tool.output": "120\n"}}
+    give_value(logs, wanted.id, value)
+    assert attractor("resume", logs, "--quiet").code == 0
+    assert stages(logs) == ["start", "amount", "pay", stage, "exit"]
+
+
+async def test_tools_of_the_host(tmp_path: Path) -> None:
+    def find_orders() -> list[str]:
+        return ["A7"]
+
+    async def model(messages: list[Any], tools: list[Any]) -> Any:
+        assert [tool.name for tool in tools] == ["find_orders", "find_parcel"]
+        return messages[-1]["content"] if len(messages) > 1 else {"tool_calls": [{"name": "find_orders"}]}
+
+    tools = [Tool("find_parcel", lambda: ""), Tool("find_orders", find_orders), Tool("refund", lambda: "")]
+    handlers = {"tool_loop": ToolLoopHandler(tools, model=model)}
+    runner = PipelineRunner(handlers=handlers, backend=SimulatedBackend(), logs_root=tmp_path / "run")
+    result = await runner.run((EXAMPLES / f"{IN_PYTHON}.dot").read_text())
+    assert result.completed_nodes == ("start", "look", "report", "exit")
+    assert result.node_outcomes["look"].notes == '["A7"]'

@@ -12,7 +12,8 @@ from attractor.state.json_values import encode_json, to_bytes
 class CallJournal:
     """A file in the node's directory for each turn, with a line for each call that ended.
 
-    A line that a kill tore counts for nothing. A turn may take several rounds, when tools wait for values: a key of all calls as they stand tells these apart.
+    A line that a kill tore counts for nothing. A turn may take several rounds, when tools wait for values: a key of all
+    calls as they stand tells these apart.
     """
 
     def __init__(self, directory: Path, turn: int, pending: Sequence[Mapping[str, Any]]) -> None:

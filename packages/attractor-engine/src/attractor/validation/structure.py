@@ -143,13 +143,17 @@ def path_to_exit(survey: Survey) -> Iterator[Diagnostic]:
         )
 
 
+# A person has had enough at some time, and the patterns count their turns.
+_BOUND_LOOPS = frozenset({"wait.human", "interrupt", "converge", "quality_gate"})
+
+
 def unbounded_loop(survey: Survey) -> Iterator[Diagnostic]:
     graph = survey.graph
     if "max_node_visits" in graph.attrs:
         return
     for loop in _loops(survey.successors):
         bounded = any(
-            "max_visits" in graph.nodes[node_id].attrs or survey.handlers[node_id] == "wait.human" for node_id in loop
+            "max_visits" in graph.nodes[node_id].attrs or survey.handlers[node_id] in _BOUND_LOOPS for node_id in loop
         )
         if not bounded and any(node_id in survey.reachable for node_id in loop):
             limit = NODE_ATTRIBUTES["max_visits"].default
