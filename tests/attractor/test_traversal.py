@@ -198,6 +198,14 @@ async def test_breaker_ends_a_run_whose_stage_fails_the_same_way_three_times(wal
     assert "failed the same way on 3 visits in a row: same" in end.reason
 
 
+async def test_an_edge_for_retry_is_taken_when_no_attempts_are_left(walk: Walk) -> None:
+    body = 'a [max_retries=1]; start -> a; a -> exit; a -> c [condition="outcome=fail"]; c -> exit'
+    body += '; a -> b [condition="outcome=retry"]; b -> exit'
+    end = await walk(body, {"a": "retry"})
+    assert (walk.calls, end.status) == (["a", "a", "b"], RunStatus.COMPLETED)
+    assert end.node_outcomes["a"].status is StageStatus.FAIL
+
+
 async def test_breaker_is_for_failures_of_one_kind_in_a_row(walk: Walk) -> None:
     body = 'start -> a; a -> exit; a -> fix [condition="outcome=fail"]; fix -> a'
     replies: list[Reply] = [*(Outcome.fail(reason) for reason in ("x", "x", "y", "x", "x")), "success"]

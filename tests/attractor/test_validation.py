@@ -274,6 +274,32 @@ def test_a_failure_that_slips_through_to_success() -> None:
     )
 
 
+def test_a_success_that_no_edge_is_for() -> None:
+    found_one = only("success_route", 'start -> a a -> b [condition="outcome=fail"] b -> exit')
+    assert (found_one.node_id, found_one.severity) == ("a", Severity.WARNING)
+    assert only("success_route", 'd [shape=diamond] start -> a -> d d -> b [condition="outcome=fail"] b -> exit')
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'start -> a a -> b [condition="outcome=fail"] a -> exit b -> exit',
+        'start -> a a -> b [condition="outcome=fail"] a -> exit [condition="context.x=1"] b -> exit',
+        'start -> a a -> b [condition="outcome=fail"] a -> exit [condition="outcome=approve"] b -> exit',
+        'd [shape=diamond] start -> a a -> d [condition="outcome=fail"] a -> exit d -> exit [condition="outcome=fail"]',
+        'f [shape=component] start -> f f -> a [condition="outcome=fail"] f -> a [condition="outcome=fail"] a -> exit',
+        'a [label="unread"] start -> a a -> exit [condition="outcome=="]',
+    ],
+)
+def test_a_success_that_has_a_way_on(body: str) -> None:
+    assert not found("success_route", body)
+
+
+def test_a_start_never_fails() -> None:
+    body = 'start -> a [condition="outcome=fail"] start -> b a -> exit b -> exit'
+    assert only("edge_never_taken", body).edge == ("start", "a")
+
+
 def test_retry_targets_exist() -> None:
     on_node = only("retry_target_exists", "start -> build -> exit build [label=x, retry_target=biuld]")
     assert (on_node.severity, on_node.fix, on_node.node_id) == (Severity.WARNING, "did you mean build?", "build")

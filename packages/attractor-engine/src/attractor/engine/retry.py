@@ -143,4 +143,7 @@ def _exhausted(outcome: Outcome, attempts: int, allow_partial: bool) -> Outcome:
         notes = "retries exhausted, partial accepted" + (f": {why}" if why else "")
         return replace(outcome, status=StageStatus.PARTIAL_SUCCESS, notes=notes, failure_reason="")
     reason = f"max retries exceeded ({attempts} attempt{'s' if attempts > 1 else ''})" + (f": {why}" if why else "")
-    return replace(outcome, status=StageStatus.FAIL, failure_reason=reason)
+    # An edge with outcome=retry is for this; it would never be taken otherwise.
+    return replace(
+        outcome, status=StageStatus.FAIL, failure_reason=reason, word=outcome.word or StageStatus.RETRY.value
+    )

@@ -48,6 +48,12 @@ EXPLANATIONS = _table(
     ("condition_syntax", _ERROR, "Conditions can be read.", "Else nobody could tell which way a run goes."),
     ("condition_words", _WARNING, "Conditions name statuses.", "A word that no stage reports never holds."),
     ("edge_never_taken", _WARNING, "Every edge can be taken.", "An edge behind one that always wins is a mistake."),
+    (
+        "success_route",
+        _WARNING,
+        "A success has a way on.",
+        "Where every edge is for a failure, a success ends the run.",
+    ),
     ("failure_route", _WARNING, "A failure has a way on.", "An unconditional edge isn't followed after one."),
     (
         "failure_reaches_exit",

@@ -109,7 +109,8 @@ def edge_never_taken(survey: Survey) -> Iterator[Diagnostic]:
             yield from _never_default(survey, node_id, conditional, [edge for edge in ranked if not edge.condition])
         for edge in edges:
             condition = survey.condition(edge)
-            if condition and all(holds(condition, status) is False for status in StageStatus) and not _words(condition):
+            ends = (StageStatus.SUCCESS,) if survey.handlers[node_id] == "start" else StageStatus
+            if condition and all(holds(condition, status) is False for status in ends) and not _words(condition):
                 yield _never(survey, edge, "its condition never holds")
 
 
@@ -159,6 +160,31 @@ def _words(condition: Condition) -> bool:
         clause.key == "outcome" and OUTCOME_SYNONYMS.get(clause.literal, clause.literal) not in _STATUSES
         for clause in condition.comparisons()
     )
+
+
+def success_route(survey: Survey) -> Iterator[Diagnostic]:
+    """Where a success ends the run in a failure, since every edge is for something else (section 3.3)."""
+    followed = {
+        node_id: [edge.target for edge in edges if _may_follow_success(survey, edge)]
+        for node_id, edges in survey.edges.items()
+    }
+    diamonds = {node_id: ways for node_id, ways in followed.items() if survey.handlers[node_id] == "conditional"}
+    come_to = reach((target for node_id in followed.keys() - diamonds for target in followed[node_id]), diamonds)
+    for node_id, ways in followed.items():
+        judged = survey.edges[node_id] and survey.handlers[node_id] not in ("parallel", "exit")
+        if judged and not ways and node_id in survey.reachable and (node_id not in diamonds or node_id in come_to):
+            yield survey.about_node(
+                "success_route",
+                Severity.WARNING,
+                survey.graph.nodes[node_id],
+                f"after a success the run fails at {node_id}: none of its conditions holds",
+                fix='add an edge with condition="outcome=success", or one without a condition',
+            )
+
+
+def _may_follow_success(survey: Survey, edge: Edge) -> bool:
+    condition = survey.condition(edge)
+    return condition is None or holds(condition, StageStatus.SUCCESS) is not False or _words(condition)
 
 
 def failure_route(survey: Survey) -> Iterator[Diagnostic]:

@@ -36,6 +36,7 @@ BUILT_IN_RULES: tuple[Callable[[Survey], Iterable[Diagnostic]], ...] = (
     routing.condition_syntax,
     routing.condition_words,
     routing.edge_never_taken,
+    routing.success_route,
     routing.failure_route,
     routing.failure_reaches_exit,
     routing.retry_target_exists,
