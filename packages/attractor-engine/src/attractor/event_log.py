@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -79,7 +79,7 @@ class EventLog:
             lines = [encode_json(event.to_record()) + "\n" for event in events]
             write_all(self._file, to_bytes("".join(lines)))
 
-    async def stream(self) -> AsyncIterator[Event]:
+    async def stream(self) -> AsyncGenerator[Event, None]:
         """Every event from the first on, until the log is closed."""
         reader = EventReader(self.path)
         while True:

@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -155,12 +155,13 @@ class PipelineRunner:
             values = {**manifest.get("context", {}), **self._values}
             return await self._execute(prepared, path, values, load, from_node)
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """All events of the current run, or else of the next one, from the first to the last."""
         await self._begun.wait()
         assert self._log is not None
-        async for event in self._log.stream():
-            yield event
+        async with aclosing(self._log.stream()) as events:
+            async for event in events:
+                yield event
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Stop the current run: its checkpoint stays, and `run()` returns a failed, cancelled result.

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, cast
 
@@ -59,7 +60,7 @@ class CompiledGraph(Generic[S]):
         RunDirectoryError if there is a run of that id.
         """
         launch = self._begin(input, run_id, on_event=on_event)
-        return await self._execute(launch)
+        return await self._run(launch)
 
     async def resume(
         self,
@@ -76,15 +77,17 @@ class CompiledGraph(Generic[S]):
         than one thing, that the value could be for; else as `invoke()`.
         """
         launch = self._go_on(value, run_id, interrupt, on_event=on_event)
-        return await self._execute(launch)
+        return await self._run(launch)
 
     def stream(self, input: Mapping[str, Any], *, run_id: str | None = None) -> RunStream[S]:
         """The same as `invoke()`, and what happens meanwhile; see RunStream."""
-        return RunStream(lambda updates: self._begin(input, run_id, updates=updates), self._execute)
+        return RunStream(partial(self._begin, input, run_id), self._execute, self._release)
 
     def stream_resumed(self, value: Any = NOTHING, *, run_id: str | None = None, interrupt: str = "") -> RunStream[S]:
         """The same as `resume()`, and what happens from there on; see RunStream."""
-        return RunStream(lambda updates: self._go_on(value, run_id, interrupt, updates=updates), self._execute)
+        return RunStream(
+            lambda updates: self._go_on(value, run_id, interrupt, updates=updates), self._execute, self._release
+        )
 
     def state(self, run_id: str | None = None) -> S:
         """The state of a run as its directory has it now, whichever process executes it."""
@@ -138,9 +141,9 @@ class CompiledGraph(Generic[S]):
         self,
         input: Mapping[str, Any],
         run_id: str | None,
+        updates: Updates | None = None,
         *,
         on_event: Observer | None = None,
-        updates: Updates | None = None,
     ) -> Launch:
         values = self.program.schema.check(input, "the input")
         run_dir = self._places.make(run_id or new_run_id(self.graph.name, time.time()))
@@ -161,9 +164,9 @@ class CompiledGraph(Generic[S]):
         value: Any,
         run_id: str | None,
         interrupt: str,
+        updates: Updates | None = None,
         *,
         on_event: Observer | None = None,
-        updates: Updates | None = None,
     ) -> Launch:
         run_dir = self._places.find(run_id)
         if value is not NOTHING:
@@ -171,15 +174,22 @@ class CompiledGraph(Generic[S]):
         on_update = updates.add if updates else None
         return prepare_launch(self.graph, self.program, self._options, run_dir, on_event=on_event, on_update=on_update)
 
-    async def _execute(self, launch: Launch) -> S:
+    async def _run(self, launch: Launch) -> S:
         waits = False
         try:
-            result = await launch.execute()
-            waits = result.waiting
-            return self._conclude(result, launch)
+            return await self._execute(launch)
+        except InterruptError:
+            waits = True
+            raise
         finally:
             if not waits:
-                self._places.release(launch.run_dir.name)
+                self._release(launch)
+
+    async def _execute(self, launch: Launch) -> S:
+        return self._conclude(await launch.execute(), launch)
+
+    def _release(self, launch: Launch) -> None:
+        self._places.release(launch.run_dir.name)
 
     def _conclude(self, result: RunResult, launch: Launch) -> S:
         """The final state, or the error that says why there is none."""

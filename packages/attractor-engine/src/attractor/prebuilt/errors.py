@@ -76,6 +76,7 @@ class InterruptError(Suspend):
         self.run_id = run_id
         self.run_dir = run_dir
         self.interrupts = tuple(interrupts)
-        if interrupts:
+        if run_id:
             names = ", ".join(repr(found.node) for found in interrupts)
-            self.args = (f"run {run_id} waits for a value at node {names}; go on with resume(value)",)
+            what = f"a value at node {names}; go on with resume(value)" if names else "the answer to a question"
+            self.args = (f"run {run_id} waits for {what}",)

@@ -1,7 +1,7 @@
 """Watching a run of a Python graph while it goes."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -54,9 +54,15 @@ class RunStream(Generic[S]):
     `invoke()` would raise, iterating raises behind the last item.
     """
 
-    def __init__(self, prepare: Callable[[Updates], Launch], execute: Callable[[Launch], Awaitable[S]]) -> None:
+    def __init__(
+        self,
+        prepare: Callable[[Updates], Launch],
+        execute: Callable[[Launch], Awaitable[S]],
+        release: Callable[[Launch], None],
+    ) -> None:
         self._prepare = prepare
         self._execute = execute
+        self._release = release
         self._updates = Updates()
         self._tasks: TaskGroup | None = None
         self._result: S | None = None
@@ -101,24 +107,29 @@ class RunStream(Generic[S]):
     async def _run(self, launch: Launch, send: MemoryObjectSendStream[Event | StateUpdate]) -> None:
         """Run, and let what is told be read to its end."""
         last = _count_events(launch)
-        async with send, anyio.create_task_group() as telling:
-            telling.start_soon(self._tell, launch, send, last)
-            try:
-                self._result = await self._execute(launch)
-            except Exception as error:
-                self._error = error
-                if not isinstance(error, InterruptError | NodeError | StepLimitError):
-                    # It may be that the run didn't begin, and will tell nothing.
-                    telling.cancel_scope.cancel()
+        try:
+            async with send, anyio.create_task_group() as telling:
+                telling.start_soon(self._tell, launch, send, last)
+                try:
+                    self._result = await self._execute(launch)
+                except Exception as error:
+                    self._error = error
+                    if not isinstance(error, InterruptError | NodeError | StepLimitError):
+                        # It may be that the run didn't begin, and will tell nothing.
+                        telling.cancel_scope.cancel()
+        finally:
+            if not isinstance(self._error, InterruptError):
+                self._release(launch)
 
     async def _tell(self, launch: Launch, send: MemoryObjectSendStream[Event | StateUpdate], last: int) -> None:
         # Whoever reads may be gone.
-        with suppress(anyio.BrokenResourceError):
-            async for event in launch.runner.events():
-                if event.sequence > last:
-                    await send.send(event)
-                    if (update := self._updates.take(event)) is not None:
-                        await send.send(update)
+        async with aclosing(launch.runner.events()) as events:
+            with suppress(anyio.BrokenResourceError):
+                async for event in events:
+                    if event.sequence > last:
+                        await send.send(event)
+                        if (update := self._updates.take(event)) is not None:
+                            await send.send(update)
 
 
 def _count_events(launch: Launch) -> int:

@@ -47,12 +47,12 @@ def list_suspensions(logs_root: Path) -> list[Suspension]:
 
 
 def find_suspensions(checkpoint: Checkpoint) -> Iterator[Suspension]:
-    """The suspended stages of a state, its branches included."""
+    """The suspended stages of a state, its branches included, in their order."""
     if checkpoint.suspension is not None:
         yield checkpoint.suspension
     if checkpoint.next_node == checkpoint.fan_out:
-        for branch in checkpoint.branches.values():
-            yield from find_suspensions(branch)
+        for number in sorted(checkpoint.branches, key=int):
+            yield from find_suspensions(checkpoint.branches[number])
 
 
 def give_value(logs_root: Path, suspension_id: str, value: Any) -> None:
