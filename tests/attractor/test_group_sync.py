@@ -43,10 +43,9 @@ def test_nothing_counts_as_durable_after_a_sync_that_failed(tmp_path: Path) -> N
 
     store = CheckpointStore(tmp_path, Checkpoint(run_id="r", next_node="fan"), sync=sync)
     store.append(ended(0))
-    for _ in range(2):
+    for act in (store.sync, store.sync, store.close):
         with pytest.raises(OSError, match="Input/output"):
-            store.sync()
-    store.close()
+            act()
 
 
 FAN_OUT = """digraph g {{

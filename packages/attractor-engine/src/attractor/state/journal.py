@@ -149,6 +149,7 @@ class CheckpointStore:
         if self._journal < 0:
             return
         try:
+            self.sync()
             self._write_statuses()
             self.save()
         finally:
