@@ -3,11 +3,13 @@
 import ipaddress
 import logging
 import os
+import signal
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -160,13 +162,23 @@ class _CommandLauncher:
 
 
 class _Server(uvicorn.Server):
-    """Ends the streams of events before it waits for connections to end."""
+    """Ends the streams of events before it waits for connections to end, and ends well when a signal asks it to."""
 
-    def __init__(self, config: uvicorn.Config, end_streams: Any) -> None:
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
         super().__init__(config)
         self._end_streams = end_streams
 
-    def handle_exit(self, sig: int, frame: Any) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Unlike the inherited one doesn't raise the signals again in the end."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._end_streams()
         super().handle_exit(sig, frame)
 

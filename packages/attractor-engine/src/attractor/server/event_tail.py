@@ -147,27 +147,30 @@ class Tail:
 
     async def _look_out(self, until: float) -> None:
         known, checked = self.offset, anyio.current_time()
-        while self.offset == known and not self.stopped and not self.abandoned and anyio.current_time() < until:
+        while not self.stopped and not self.abandoned and (now := anyio.current_time()) < until:
             if self._size() > known:
                 await self._read()
-            elif anyio.current_time() - checked >= _ABANDONED_CHECK_SECONDS:
-                checked = anyio.current_time()
-                self.abandoned = await run_sync(is_abandoned, self._folder, self.last) and self._size() <= known
+            if self.offset > known:
+                return
+            if now - checked >= _ABANDONED_CHECK_SECONDS:
+                checked = now
+                # What came between the last look and this one is read before.
+                self.abandoned = await run_sync(is_abandoned, self._folder, self.last) and not await self._read()
             else:
                 await self._sleep(self._poll)
 
-    async def _read(self) -> None:
+    async def _read(self) -> bool:
+        """Take in what is new; False if that is nothing, or no more than a part of a line."""
         batch = await run_sync(read_batch, self.path, self.offset, 0, self._redact)
         if batch.end == batch.start:
-            # Half a line: the rest comes soon.
-            await self._sleep(self._poll)
-            return
+            return False
         self._window.append(batch)
         self._window_bytes += len(batch.data)
         while self._window_bytes > _WINDOW_BYTES and len(self._window) > 1:
             self._window_bytes -= len(self._window.popleft().data)
         self.offset = batch.end
         self.number, self.last = batch.last_number or self.number, batch.last or self.last
+        return True
 
     def _size(self) -> int:
         try:

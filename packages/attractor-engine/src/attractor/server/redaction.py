@@ -22,21 +22,33 @@ _SHORTEST = 8
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|PAT)$", re.IGNORECASE
 )
+# Words without which a pattern can't match, and the pattern. Looking for a word takes a hundredth of the time.
 _LOOKS = (
     # Headers and fields that carry a credential: the name stays, what follows it goes.
-    r"(?P<head>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s\"'\\,;]{4,}",
-    r"(?P<bearer>\bbearer\s+)[\w.~+/=-]{8,}",
-    r"(?P<named>\b(?:x-)?(?:api[-_]?key|goog-api-key|access[-_]?token|client[-_]?secret|password)"
-    r"\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\s\"'\\,;&]{8,}",
-    r"(?P<url>\b[a-z][a-z0-9+.-]*://[^\s:/@\"']*:)[^\s/@\"']+(?=@)",
+    (
+        ("authorization",),
+        r"(?P<name>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:bearer|basic|token|digest)\s+)?)"
+        r"[^\s\"'\\,;]{4,}",
+    ),
+    (("bearer",), r"(?P<name>\bbearer\s+)[\w.~+/=-]{8,}"),
+    (
+        ("key", "token", "secret", "password"),
+        r"(?P<name>\b(?:x-)?(?:api[-_]?key|goog-api-key|access[-_]?token|client[-_]?secret|password)"
+        r"\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\s\"'\\,;&]{8,}",
+    ),
+    (("://",), r"(?P<name>\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@\"']*:)[^\s/@\"']+(?=@)"),
     # Keys of known make.
-    r"\b(?:sk|xai)-[\w-]{12,}",
-    r"\b(?:gsk|hf)_\w{16,}",
-    r"\bAIza[\w-]{30,}",
-    r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,})",
-    r"\bxox[abprs]-[\w-]{10,}",
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----.*?(?:-----END (?:[A-Z]+ )*PRIVATE KEY-----|\Z)",
+    (("sk-", "xai-"), r"\b(?:sk|xai)-[\w-]{12,}"),
+    (("gsk_", "hf_"), r"\b(?:gsk|hf)_\w{16,}"),
+    (("aiza",), r"\bAIza[\w-]{30,}"),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_\w{20,}"),
+    (("github_pat_",), r"\bgithub_pat_\w{20,}"),
+    (("xox",), r"\bxox[abprs]-[\w-]{10,}"),
+    (("akia", "asia"), r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    (
+        ("-----begin",),
+        r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----.*?(?:-----END (?:[A-Z]+ )*PRIVATE KEY-----|\Z)",
+    ),
 )
 
 
@@ -46,9 +58,8 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _write(secret)}
         # The longest first, as one secret may begin with another.
-        known = [re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form))]
-        self._known = re.compile("|".join(known)) if known else None
-        self._looks = re.compile("|".join(_LOOKS), re.IGNORECASE | re.DOTALL)
+        self._known = sorted(forms, key=lambda form: (-len(form), form))
+        self._looks = [(words, re.compile(pattern, re.IGNORECASE | re.DOTALL)) for words, pattern in _LOOKS]
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], more: Iterable[str] = ()) -> "Redactor":
@@ -57,9 +68,14 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """The text without secrets."""
-        if self._known:
-            text = self._known.sub(HIDDEN, text)
-        return self._looks.sub(_hide, text)
+        for form in self._known:
+            if form in text:
+                text = text.replace(form, HIDDEN)
+        lowered = text.lower()
+        for words, pattern in self._looks:
+            if any(word in lowered for word in words):
+                text = pattern.sub(_hide, text)
+        return text
 
     def redact_json(self, text: str) -> str:
         """The same for JSON, which stays JSON."""
@@ -73,8 +89,8 @@ class Redactor:
     def _redact_value(self, value: Any, name: str = "") -> Any:
         match value:
             case str():
-                # Where the field's name says so, the text says nothing of it.
-                return HIDDEN if name and self._looks.fullmatch(f"{name}={value}") else self.redact(value)
+                # What the field is called may be what gives the text away.
+                return HIDDEN if name and self.redact(f"{name}={value}") == f"{name}={HIDDEN}" else self.redact(value)
             case dict():
                 return {self.redact(key): self._redact_value(one, key) for key, one in value.items()}
             case list():
@@ -155,5 +171,4 @@ def _write(secret: str) -> set[str]:
 
 
 def _hide(match: re.Match[str]) -> str:
-    groups = match.groupdict()
-    return (groups["head"] or groups["bearer"] or groups["named"] or groups["url"] or "") + HIDDEN
+    return match.groupdict().get("name", "") + HIDDEN
