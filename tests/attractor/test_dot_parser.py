@@ -2,7 +2,7 @@
 
 import pytest
 from attractor.diagnostics import Severity, Span
-from attractor.dot import parse_dot
+from attractor.dot import format_source, parse_dot
 from attractor.graph import Duration, Graph
 
 
@@ -271,6 +271,13 @@ def test_attributes_of_a_subgraph_that_mean_nothing_are_reported() -> None:
 def test_subgraphs_as_ends_of_edges_stand_for_their_nodes() -> None:
     graph = parse_dot("digraph { a -> {b c} -> subgraph s { d } [weight=1] }")
     assert edges(graph) == [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+
+
+def test_numbers_are_ids_as_for_graphviz() -> None:
+    source = "digraph 12 { 1 -> 2.5 -> .5; 1 [label=first] }"
+    graph = parse_dot(source)
+    assert (graph.name, list(graph.nodes), graph.nodes["1"].label) == ("12", ["1", "2.5", ".5"], "first")
+    assert list(parse_dot(format_source(source)).nodes) == ["1", "2.5", ".5"]
 
 
 def test_quotes_without_backslash_inside_shell_quotes_are_read_as_text() -> None:

@@ -58,7 +58,7 @@ class _Patterns(NamedTuple):
         return cls(
             re.compile(
                 rf"{_TRIVIA}(?:(?P<ID>[^\W\d]\w*+)(?P<DOTTED>(?:\.\w++)++)?+|(?P<MARK>->|[;{{}}])|(?P<LIST>\[)"
-                rf'|(?P<QUOTED>"{body}")|(?P<EQUALS>=)|(?P<END>\Z))',
+                rf'|(?P<QUOTED>"{body}")|(?P<NUMBER>(?:\d++(?:\.\d*+)?+|\.\d++)(?![\w.]))|(?P<EQUALS>=)|(?P<END>\Z))',
                 re.DOTALL,
             ),
             re.compile(
@@ -118,6 +118,8 @@ def tokens(source: Source) -> Iterator[Token]:
             yield Token("ATTRIBUTES", attributes, start, at)
         elif kind == "QUOTED":
             yield Token("ID", _unescape(source, start + 1, at - 1), start, at)
+        elif kind == "NUMBER":
+            yield Token("ID", text[start:at], start, at)
         elif kind == "EQUALS":
             yield Token("_EQUALS", "=", start, at)
             value = patterns.value.match(text, at)

@@ -56,6 +56,8 @@ def no_token(source: Source, at: int) -> DotSyntaxError:
         return source.error(known[0], at, known[1])
     word = _WORD.match(text, at)
     shown = word[0] if word else text[at]
+    if not shown.isprintable():
+        return source.error(f"{shown!a} can't stand here, and can't be seen", at, "remove it")
     start = at
     while start and (text[start - 1].isalnum() or text[start - 1] == "_"):
         start -= 1
@@ -168,6 +170,8 @@ def unexpected(source: Source, kind: str, at: int, end: int, expected: set[str])
 
 def _no_digraph(source: Source, kind: str, at: int) -> DotSyntaxError:
     example = "a pipeline is written: digraph name { ... }"
+    if kind == "ID" and source.text[at : at + 7].lower() == "digraph":
+        return source.error("keywords are written in lower case", at, "write digraph")
     message, hint = {
         "$END": ("the file is empty", example),
         "STRICT": ("strict graphs are not supported", "remove the word strict"),
