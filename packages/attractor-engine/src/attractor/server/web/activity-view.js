@@ -17,11 +17,17 @@ export class ActivityView {
 
   /** Use the words that are known by now. */
   rename() {
+    const atEnd = this.isAtEnd();
     for (const name of this.list.querySelectorAll("[data-stage]")) name.textContent = this.nameOf(name.dataset.stage);
+    if (atEnd) this.list.scrollTop = this.list.scrollHeight;
+  }
+
+  isAtEnd() {
+    return this.list.scrollTop + this.list.clientHeight >= this.list.scrollHeight - 24;
   }
 
   add(events) {
-    const atEnd = this.list.scrollTop + this.list.clientHeight >= this.list.scrollHeight - 24;
+    const atEnd = this.isAtEnd();
     const lines = [];
     for (const event of events.slice(-MOST_LINES)) {
       const told = describeEvent(event);

@@ -28,7 +28,7 @@ export class MemoryView {
     fill(this.content, element("p", { class: "blank" }, text));
   }
 
-  /** The memory is let out only for its own token, which this page forgets when it is closed. */
+  /** The memory is let out only for the token itself, not for the cookie. This page forgets it when it is closed. */
   askForToken(message) {
     const input = element("input", { type: "password", id: "memory-token", required: true, autocomplete: "off" });
     const submit = (event) => {
@@ -37,8 +37,8 @@ export class MemoryView {
       this.open();
     };
     fill(this.content, element("form", { class: "panel login", on: { submit } },
-      element("h2", {}, "The memory has a token of its own"),
-      element("label", { for: "memory-token" }, "Token (ATTRACTOR_TOKEN of the server)"), input,
+      element("h2", {}, "The memory asks for the token again"),
+      element("label", { for: "memory-token" }, "Token of the server"), input,
       element("button", { type: "submit", class: "primary" }, "Show the memory"),
       element("p", { class: "error", role: "alert" }, message)));
     input.focus();

@@ -19,7 +19,9 @@ export class Viewport {
     for (const name of ["pointerup", "pointercancel"]) pane.addEventListener(name, (event) => this.up(event));
     // A drag that ends on a node doesn't select it.
     pane.addEventListener("click", (event) => this.moved && (event.stopPropagation(), event.preventDefault()), true);
-    this.observer = new ResizeObserver(() => this.touched || this.fit());
+    this.observer = new ResizeObserver(() => {
+      if (!this.touched && pane.clientWidth !== this.fittedTo) this.fit();
+    });
     this.observer.observe(pane);
   }
 
@@ -31,6 +33,7 @@ export class Viewport {
   fit(least = READABLE) {
     const { clientWidth } = this.pane;
     if (!clientWidth) return;
+    this.fittedTo = clientWidth;
     this.size(clientWidth);
     const { clientHeight } = this.pane;
     const whole = Math.min((clientWidth - 2 * MARGIN) / this.width, (clientHeight - 2 * MARGIN) / this.height);
