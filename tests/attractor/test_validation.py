@@ -312,6 +312,7 @@ def test_goal_gates() -> None:
     assert not found("goal_gate_has_retry", f"{gate}, retry_target=a]")
     assert not found("goal_gate_has_retry", f"retry_target=a {gate}]")
     assert only("goal_gate_retry", f"{gate}, retry_target=b] b [label=b] b -> exit").node_id == "a"
+    assert found("goal_gate_retry", f"{gate}, retry_target=b, fallback_retry_target=a] b [label=b] b -> exit")
     assert not found("goal_gate_retry", f"{gate}, retry_target=b] b [label=b] b -> a")
 
 
