@@ -14,6 +14,7 @@ from attractor.cli.failure import report_failure
 from attractor.cli.output import prepare_streams
 
 COMMANDS = {
+    "init": ("attractor.cli.init", "Write a pipeline to start from."),
     "run": ("attractor.cli.run", "Run a pipeline from a DOT file."),
     "resume": ("attractor.cli.run", "Go on with a run that was stopped, killed or failed, or that waits."),
     "runs": ("attractor.cli.runs", "List runs."),
@@ -27,6 +28,7 @@ COMMANDS = {
     "serve": ("attractor.cli.serve", "Serve pipelines over HTTP, with a page to watch them."),
     "memory": ("attractor.cli.memory", "Keep a memory of how you work."),
     "doctor": ("attractor.cli.doctor", "Check what this machine offers to pipelines."),
+    "completion": ("attractor.cli.completion", "Teach your shell to complete commands and runs."),
 }
 """Command -> the module that defines a function of that name, and the line that `attractor --help` shows."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from attractor.cli.completion import complete_runs
 from attractor.cli.failure import SUCCESS
 from attractor.cli.output import write_note, write_result
 from attractor.event_log import EVENTS_NAME, EventReader
@@ -19,7 +20,7 @@ _ENDS = (PipelineCompleted, PipelineFailed, PipelineWaiting)
 
 
 @click.command()
-@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until the run ends.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out events up to number N.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as a line of JSON.")

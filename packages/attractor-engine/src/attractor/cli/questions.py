@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from attractor.cli.completion import complete_answers, complete_questions, complete_runs
 from attractor.cli.failure import SUCCESS
 from attractor.cli.output import write_json, write_note, write_result
 from attractor.errors import QuestionError
@@ -19,9 +20,16 @@ from attractor.suspension import Suspension
 
 
 @click.command()
-@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path))
-@click.argument("key", metavar="[KEY]", required=False)
-@click.option("--question", "question_id", metavar="ID", default="", help="Which question, if several are open.")
+@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=complete_answers)
+@click.option(
+    "--question",
+    "question_id",
+    metavar="ID",
+    default="",
+    shell_complete=complete_questions,
+    help="Which question, if several are open.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the questions, or the answered one, as JSON.")
 def answer(run_dir: Path, key: str | None, question_id: str, as_json: bool) -> int:
     """Answer a question of a run, or list its questions. DIR is its run directory.

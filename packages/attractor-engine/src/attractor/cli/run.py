@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import anyio
 import click
 
+from attractor.cli.completion import complete_runs, complete_stages
 from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS, WAITING, CommandError
 from attractor.cli.interrupt import run_with_interrupts
 from attractor.cli.interview import TerminalInterviewer
@@ -129,8 +130,15 @@ def run(file: str, logs: Path | None, quiet: bool, as_json: bool, workdir: str |
 
 
 @click.command()
-@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--from", "from_node", metavar="NODE", default="", help="Go on at this node instead.")
+@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.option(
+    "--from",
+    "from_node",
+    metavar="NODE",
+    default="",
+    shell_complete=complete_stages,
+    help="Go on at this node instead.",
+)
 @_shared_options
 def resume(run_dir: Path, from_node: str, quiet: bool, as_json: bool, workdir: str | None, **flags: Any) -> int:
     """Go on with a run that was stopped, killed or failed, or that waits, from its last checkpoint.

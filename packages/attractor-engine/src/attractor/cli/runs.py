@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from attractor.cli.completion import complete_runs
 from attractor.cli.failure import SUCCESS, CommandError
 from attractor.cli.output import write_json, write_note, write_result
 from attractor.cli.progress import Progress, format_usage
@@ -77,7 +78,7 @@ def runs(logs: Path | None, as_json: bool) -> int:
 
 
 @click.command()
-@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @click.option("--json", "as_json", is_flag=True, help="Print the run and its events as JSON.")
 def show(run_dir: Path, as_json: bool) -> int:
     """Show what happened in a run, stage by stage. DIR is its run directory.
