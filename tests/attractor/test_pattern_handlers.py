@@ -19,6 +19,7 @@ from attractor import (
     parse_dot,
     validate,
 )
+from attractor.cli.models import find_asking
 from attractor.event_log import read_events
 from attractor.events import GateEvaluated
 from attractor.handlers.convergence import Candidate
@@ -503,3 +504,25 @@ def test_lint_wants_all_ways_and_some_work(middle: str, words: list[str]) -> Non
     assert len(found) == len(words), found
     for message, word in zip(found, words, strict=True):
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("attrs", "asks"),
+    [
+        ('type=converge, prompt="p"', True),
+        ('type=converge, prompt="p", "converge.score_command"="c"', True),
+        ('type=converge, "converge.score_command"="c"', False),
+        ('type=converge, prompt="p", function="f"', False),
+        ('type=quality_gate, prompt="p"', True),
+        ('type=quality_gate, prompt="p", tool_command="c"', False),
+        ('type=skip_if_done, prompt="p"', True),
+        ('type=idempotent, function="f", prompt="p"', False),
+        ('type=interrupt, prompt="p"', False),
+        ('type=function, prompt="p"', False),
+    ],
+)
+def test_the_command_line_knows_who_asks_a_model(attrs: str, asks: bool) -> None:
+    graph = parse_dot(f"digraph g {{ start [shape=Mdiamond]; exit [shape=Msquare]; a [{attrs}]; start -> a -> exit }}")
+    assert [node.id for node in find_asking(graph)] == (["a"] if asks else [])
+    wrong = parse_dot(graph.source.replace("a [", 'a [llm_model="gpt-5.2-typo", '))
+    assert [found.rule for found in validate(wrong) if found.rule == "model_known"] == (["model_known"] if asks else [])

@@ -48,9 +48,5 @@ async def open_backend(
 def find_asking(graph: Graph) -> list[Node]:
     """The nodes that ask a model, those of a type that nobody knows among them."""
     graph = apply_transforms(graph)
-    handlers = Survey(graph).handlers
-    return [
-        node
-        for node in graph.nodes.values()
-        if handlers[node.id] == "codergen" or (handlers[node.id] == "parallel.fan_in" and node.prompt)
-    ]
+    survey = Survey(graph)
+    return [node for node in graph.nodes.values() if survey.asks_model(node)]

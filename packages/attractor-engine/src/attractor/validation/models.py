@@ -87,8 +87,7 @@ def _find_uses(survey: Survey) -> dict[_Use, list[Node]]:
     """What the stages ask, stylesheet and graph defaults included, since lint sees the transformed graph."""
     found: dict[_Use, list[Node]] = {}
     for node in survey.graph.nodes.values():
-        handler = survey.handlers[node.id]
-        if node.llm_model and (handler == "codergen" or (handler == "parallel.fan_in" and node.prompt)):
+        if node.llm_model and (survey.asks_model(node) or survey.handlers[node.id] == "tool_loop"):
             found.setdefault(_Use(node.llm_model, node.llm_provider), []).append(node)
     return found
 

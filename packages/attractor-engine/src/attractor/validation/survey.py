@@ -35,6 +35,19 @@ class Survey:
             found[node.id] = handler
         return found
 
+    def asks_model(self, node: Node) -> bool:
+        """Whether the node puts its prompt to the backend."""
+        match self.handlers[node.id]:
+            case "codergen":
+                return True
+            case "parallel.fan_in":
+                return bool(node.prompt)
+            case "converge":
+                return bool(node.prompt) and not node.text("function")
+            case "quality_gate" | "skip_if_done" | "idempotent":
+                return bool(node.prompt) and not node.text("function") and not node.text("tool_command")
+        return False
+
     @cached_property
     def edges(self) -> Mapping[str, tuple[Edge, ...]]:
         """Edges by source, those into nowhere left out."""

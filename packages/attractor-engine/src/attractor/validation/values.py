@@ -284,7 +284,7 @@ def unknown_variable(survey: Survey) -> Iterator[Diagnostic]:
     """Runs on expanded prompts: what still looks like a variable reaches the model as it stands. One finding a name."""
     found: dict[str, list[Node]] = {}
     for node in survey.graph.nodes.values():
-        if survey.handlers[node.id] in ("codergen", "parallel.fan_in"):
+        if survey.asks_model(node) or survey.handlers[node.id] == "tool_loop":
             for name in dict.fromkeys(_VARIABLE.findall(node.prompt)):
                 found.setdefault(name, []).append(node)
     for name, nodes in found.items():
