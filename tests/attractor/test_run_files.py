@@ -73,6 +73,15 @@ async def test_a_slow_stage_holds_back_neither_events_nor_statuses_before_it(tmp
     assert result.status == "success", result.failure_reason
 
 
+async def test_a_stage_that_makes_a_directory_of_its_status_fails_alone(tmp_path: Path) -> None:
+    source = """digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; start -> a; a -> exit
+        a [shape=parallelogram, tool_command="mkdir -p $ATTRACTOR_STAGE_DIR/status.json/deep"]
+        a -> b [condition="outcome=fail"]; b -> exit }"""
+    result = await PipelineRunner(logs_root=tmp_path / "r").run(source)
+    assert result.completed_nodes == ("start", "a", "b", "exit")
+    assert "can't be understood" in read_status(tmp_path / "r", "a")["failure_reason"]
+
+
 @pytest.mark.parametrize("left", [None, b'{"outcome": "su'])
 def test_a_killed_run_finds_the_statuses_it_could_not_write(tmp_path: Path, left: bytes | None) -> None:
     store = CheckpointStore(tmp_path, Checkpoint(run_id="r", next_node="a", context_values={"old": 1}), NEVER)

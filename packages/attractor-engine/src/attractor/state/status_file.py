@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +24,10 @@ def write_status(stage_dir: Path, outcome: Outcome) -> None:
         descriptor = os.open(path, flags, 0o644)
     except FileNotFoundError:
         stage_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, flags, 0o644)
+    except IsADirectoryError:
+        # A stage made that, which is no reason to end the run.
+        shutil.rmtree(path)
         descriptor = os.open(path, flags, 0o644)
     try:
         write_all(descriptor, _encode(outcome))
