@@ -36,14 +36,17 @@ def test_runs_lists_the_latest_first(attractor: Callable, source: Path, tmp_path
     assert Path(listed[0]["run_directory"]).is_dir()
 
 
-def test_runs_skips_what_it_can_not_read(attractor: Callable, source: Path, tmp_path: Path) -> None:
+def test_runs_lists_damaged_ones_as_such(attractor: Callable, source: Path, tmp_path: Path) -> None:
     attractor("run", source, "--dry-run", "--logs", tmp_path / "runs/good")
     (tmp_path / "runs/bad").mkdir()
     (tmp_path / "runs/bad/manifest.json").write_text("{")
     ended = attractor("runs", "--logs", tmp_path / "runs")
     assert ended.code == 0
-    assert len(ended.out.splitlines()) == 1
-    assert "bad" in ended.err
+    damaged, good = sorted(ended.out.splitlines(), key=lambda line: "good" in line)
+    assert ["completed" in good, "damaged" in damaged, str(tmp_path / "runs/bad") in damaged] == [True, True, True]
+    by_status = {run["status"]: run for run in json.loads(attractor("runs", "--logs", tmp_path / "runs", "--json").out)}
+    assert "manifest.json" in by_status["damaged"]["error"]
+    assert by_status["completed"]["error"] is None
 
 
 def test_show_tells_a_run_again(attractor: Callable, source: Path, tmp_path: Path) -> None:
@@ -55,6 +58,10 @@ def test_show_tells_a_run_again(attractor: Callable, source: Path, tmp_path: Pat
     assert "failed" in shown.out
     events = json.loads(attractor("show", run, "--json").out)["events"]
     assert events[0]["type"] == "PipelineStarted"
+    (stage,) = [one for one in json.loads(attractor("show", run, "--json").out)["stages"] if one["stage"] == "work"]
+    assert (stage["visits"], stage["attempts"], stage["status"]) == (1, 1, "fail")
+    assert "exited with code 1" in stage["note"]
+    assert any(line.split()[:3] == ["work", "1", "1"] and "fail" in line for line in shown.out.splitlines())
     assert attractor("show", tmp_path).code == 2
 
 
@@ -113,6 +120,24 @@ def test_doctor_shows_no_key(attractor: Callable, monkeypatch: pytest.MonkeyPatc
     assert "hunter2" not in ended.out + ended.err
     findings = {finding["name"]: finding for finding in json.loads(attractor("doctor", "--json").out)}
     assert findings["sh"]["ok"]
+    assert [findings[key]["detail"] for key in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")] == ["set", "not set"]
+    assert {"python", "attractor-engine[server]", "docker", "bwrap", "run directories"} <= findings.keys()
+
+
+def test_doctor_asks_providers_only_when_told_to(
+    attractor: Callable, monkeypatch: pytest.MonkeyPatch, chat_server
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-hunter2")
+    monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
+    assert attractor("doctor").code == 0
+    assert not chat_server.requests
+    chat_server.status, chat_server.error = 401, "Incorrect API key provided."
+    ended = attractor("doctor", "--online")
+    assert ended.code == 1
+    assert "MISSING openai online" in ended.out
+    assert "Incorrect API key" in ended.out
+    assert "hunter2" not in ended.out + ended.err
+    assert len(chat_server.requests) == 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -43,7 +43,7 @@ def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     """The latest runs, by their whole path, and directories for any other."""
     try:
         found = sorted(default_runs_root(os.environ).glob("*/manifest.json"), reverse=True)
-    except (OSError, RuntimeError):
+    except (OSError, AttractorError):
         found = []
     paths = [str(manifest.parent) for manifest in found]
     matching = [path for path in paths if path.startswith(incomplete) or Path(path).name.startswith(incomplete)]

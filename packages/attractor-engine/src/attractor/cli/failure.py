@@ -72,13 +72,14 @@ def _report_unexpected(error: BaseException, debug: bool) -> None:
 
 def _write_traceback(error: BaseException) -> Path | None:
     """Keep the traceback in the user's state directory, or in the temporary one; None if neither can be written."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "attractor"
-    for folder in (state / "crashes", Path(tempfile.gettempdir())):
+    for folder in (Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "attractor/crashes", None):
         try:
+            folder = folder.expanduser() if folder else Path(tempfile.gettempdir())
             folder.mkdir(parents=True, exist_ok=True)
             place = folder / f"attractor-crash-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
             place.write_text("".join(traceback.format_exception(error)), "utf-8")
-        except OSError:
+        except (OSError, RuntimeError):
+            # Not writable, or nobody's home is known.
             continue
         return place
     return None

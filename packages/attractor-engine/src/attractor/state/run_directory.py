@@ -44,10 +44,18 @@ _LOCK_ATTEMPTS = 10
 
 
 def default_runs_root(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where runs go unless told otherwise: `$XDG_STATE_HOME/attractor/runs`, by default under `~/.local/state`."""
+    """Where runs go unless told otherwise: `$XDG_STATE_HOME/attractor/runs`, by default under `~/.local/state`.
+
+    Raises RunDirectoryError where the home directory is not known.
+    """
     state = environ.get("XDG_STATE_HOME", "")
     # The XDG rules ask to ignore a relative path.
-    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "attractor" / "runs"
+    if os.path.isabs(state):
+        return Path(state) / "attractor" / "runs"
+    try:
+        return Path.home() / ".local" / "state" / "attractor" / "runs"
+    except RuntimeError as error:
+        raise RunDirectoryError("nobody's home directory is known: set HOME or XDG_STATE_HOME") from error
 
 
 def new_run_id(name: str, now: float) -> str:
