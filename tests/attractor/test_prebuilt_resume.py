@@ -114,6 +114,7 @@ async def test_failed_node_is_tried_again_and_those_before_are_not(tmp_path: Pat
     broken = False
     assert (await compiled.resume())["items"] == ["a", "b", "c"]
     assert ran == ["a", "b", "b", "c"]
+    assert [step.node for step in compiled.history()] == ["a", "b", "c"]
 
 
 async def test_cancelled_run_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from attractor.state.suspensions import list_suspensions, load_last_checkpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One step: `node` was executed, and left `state`. `changed` are the channels that it changed.
+    """One step that succeeded: `node` was executed, and left `state`. `changed` are the channels that it changed.
 
     `number` counts from 1; `time` is in seconds since the epoch. `branch` has the node and the number of each parallel
     branch that the step lies in, whose state is the branch's own; the step that merges them is that of no node of the
@@ -45,8 +45,10 @@ def read_history(run_dir: Path, program: Program) -> Iterator[Snapshot]:
     """The steps of a run; raises CheckpointError."""
     number = 0
     for entry, checkpoint in read_steps(run_dir):
-        node = entry.step.node_id
-        if entry.step.outcome is None or (node not in program.functions and not node.endswith(".branches")):
+        node, outcome = entry.step.node_id, entry.step.outcome
+        if outcome is None or not outcome.status.is_success:
+            continue
+        if node not in program.functions and not node.endswith(".branches"):
             continue
         number += 1
         values = dict(checkpoint.context_values)
