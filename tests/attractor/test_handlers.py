@@ -207,6 +207,7 @@ async def test_tool_reports_through_a_status_file(tmp_path: Path) -> None:
     assert (await tool(tmp_path, write)).word == "blue"
     failed = await tool(tmp_path, write + "; exit 1")
     assert failed.status is StageStatus.FAIL, "the exit code can't be talked away"
+    assert (await tool(tmp_path, "true")).word == "", "what an earlier attempt reported isn't taken for its own"
 
 
 async def test_tool_timeout_ends_the_process_group(tmp_path: Path) -> None:
