@@ -207,6 +207,8 @@ async def test_tool_reports_through_a_status_file(tmp_path: Path) -> None:
     assert (await tool(tmp_path, write)).word == "blue"
     failed = await tool(tmp_path, write + "; exit 1")
     assert failed.status is StageStatus.FAIL, "the exit code can't be talked away"
+    own = """echo '{"outcome": "red"}' > "$ATTRACTOR_STAGE_DIR/status.json"; exit 1"""
+    assert (await tool(tmp_path, own)).word == "red"
     assert (await tool(tmp_path, "true")).word == "", "what an earlier attempt reported isn't taken for its own"
 
 
