@@ -79,6 +79,20 @@ async def test_abort_kills_the_tool_and_asks_the_model_no_more(tmp_path: Path, s
     assert kinds[-3:] == [EventKind.TOOL_CALL_END, EventKind.PROCESSING_END, EventKind.SESSION_END]
 
 
+async def test_what_runs_in_the_background_is_ended_meanwhile_not_afterwards(tmp_path: Path) -> None:
+    """Both take the two seconds of grace, at the same time."""
+    deaf = "trap '' TERM; echo $$ > {0}; while :; do sleep 0.1; done"
+    background = f"setsid sh -c '{deaf.format('background').replace(chr(39), chr(34))}' >/dev/null 2>&1 &"
+    session, _ = start(tmp_path, respond(tool_calls=[("shell", {"command": f"{background} {deaf.format('pid')}"})]))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(session.submit, "go")
+        pids = [await read_pid(tmp_path / name) for name in ("background", "pid")]
+        started = time.monotonic()
+        await session.abort()
+        assert 2 <= time.monotonic() - started < 3.5
+        assert not any(map(is_alive, pids))
+
+
 async def test_abort_closes_the_stream(tmp_path: Path) -> None:
     streaming = anyio.Event()
 

@@ -40,6 +40,12 @@ def test_other_arguments_are_other_calls() -> None:
     assert detect_loop([turn for _ in range(10) for turn in calling("edit_file", file_path="a", b=1)], 10)
 
 
+def test_the_order_of_arguments_makes_no_difference() -> None:
+    turn, other = calling("grep", pattern="x", path="."), calling("grep", path=".", pattern="x")
+    assert detect_loop([*turn, *other] * 5, 10)
+    assert detect_loop([*turn * 4, *other * 3, *turn * 3], 10)
+
+
 def test_three_different_calls_are_no_loop_in_a_window_of_three() -> None:
     assert not detect_loop(calling(*"abc"), 3)
 

@@ -1,6 +1,8 @@
 """The sandbox: what commands and file tools can't do in it, with either backend."""
 
+import ctypes
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -50,6 +52,27 @@ async def sandbox(work: Path, backend: Any) -> AsyncIterator[Sandbox]:
     environment = await begin(Sandbox(work, backend=backend))
     yield environment
     await environment.cleanup()
+
+
+KEYS = """
+import ctypes
+library = ctypes.CDLL(None)
+number = {"x86_64": 248, "aarch64": 217}[__import__("platform").machine()]
+print([library.syscall(number + 1, b"user", b"agent-loop-test", None, 0),
+       library.syscall(number, b"user", b"mine", b"text", 4, -3), library.syscall(number + 2, 0, -3, 0)])
+"""
+
+
+@pytest.fixture
+def key() -> Any:
+    """A key in this process's session keyring, which programs inherit."""
+    library = ctypes.CDLL(None, use_errno=True)
+    number = {"x86_64": 248, "aarch64": 217}[platform.machine()]
+    serial = library.syscall(number, b"user", b"agent-loop-test", b"secret", 6, -3)
+    if serial < 0:
+        pytest.skip(f"no keyring here: {os.strerror(ctypes.get_errno())}")
+    yield serial
+    library.syscall(number + 2, 3, serial)  # KEYCTL_REVOKE
 
 
 async def run(environment: Sandbox, command: str) -> tuple[str, int]:
@@ -251,3 +274,13 @@ def test_what_cannot_be_confined_is_not_run(tmp_path: Path) -> None:
         assert done.returncode == 126
         assert "the command was not run" in done.stderr
     assert not (tmp_path / "ran").exists()
+
+
+async def test_the_keyrings_of_the_kernel_are_out_of_reach(work: Path, backend: Any, key: int) -> None:
+    (work / "keys.py").write_text(KEYS)
+    python = os.path.realpath(sys.executable)
+    environment = await begin(Sandbox(work, backend=backend, readable=[Path(python).parents[1]]))
+    assert await run(environment, f"{python} keys.py") == ("[-1, -1, -1]\n", 0)
+    await environment.cleanup()
+    outside = subprocess.run([python, work / "keys.py"], capture_output=True, text=True, check=True)  # noqa: ASYNC221
+    assert str(key) in outside.stdout, "without a sandbox the key is found"

@@ -464,8 +464,13 @@ async def test_used_up_retries_leave_the_session_usable(tmp_path: Path) -> None:
     assert error.data == {"message": "oops", "error": "ServerError"}
 
 
-async def test_a_stream_that_has_begun_is_not_retried(tmp_path: Path) -> None:
-    broken = [*events_of(respond("Half of an answer"))[:3], ServerError("gone")]
+@pytest.mark.parametrize(
+    "answer",
+    [respond("Half of an answer"), respond(reasoning="Half a thought"), call("shell", command="half")],
+    ids=["text", "reasoning", "call"],
+)
+async def test_a_stream_that_has_begun_is_not_retried(tmp_path: Path, answer: Response) -> None:
+    broken = [*events_of(answer)[:3], ServerError("gone")]
     session = start(tmp_path, broken)
     async with session:
         result = await session.submit("go")

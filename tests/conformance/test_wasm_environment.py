@@ -92,6 +92,8 @@ async def environment(cache: Path, tmp_path: Path) -> AsyncIterator[WasmExecutio
     await environment.initialize()
     yield environment
     await environment.cleanup()
+    # A check that fails half-way, as it must for what is lacking, may leave another user behind.
+    await environment.cleanup()
 
 
 @every_check

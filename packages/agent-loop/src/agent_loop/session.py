@@ -98,8 +98,7 @@ class Session(SessionRecord):
 
         Errors of the model call are returned, not raised. After one that can pass (retries used up, no answer in time,
         the context window overflown) the session is IDLE and takes further inputs; after any other it is CLOSED. Raises
-        SessionError if the session is closed or busy, or the input blank. Cancelling the call ends what runs, and
-        leaves the session IDLE.
+        SessionError if the session is closed or busy, or the input blank. Cancelling ends what runs; then it is IDLE.
         """
         self._require_open()
         _require_words(user_input)
@@ -114,7 +113,7 @@ class Session(SessionRecord):
                     await self._start()
                     stop_reason = await process_inputs(self, user_input)
         except Exception as raised:
-            stop_reason, error, fatal = StopReason.ERROR, raised, self._report_error(raised)
+            stop_reason, error, fatal = StopReason.ERROR, raised, _report_error(self, raised)
         finally:
             self._scope = None
             # From here on nobody gets in, although ending takes its time.
@@ -200,15 +199,6 @@ class Session(SessionRecord):
         await self.recall()
         self._started = True
 
-    def _report_error(self, error: Exception) -> bool:
-        """Emit what happened. Returns whether the session can't go on."""
-        if isinstance(error, ContextLengthError):
-            self.emit(EventKind.WARNING, message=f"The conversation no longer fits the context window: {error}")
-            return False
-        self.emit(EventKind.ERROR, message=str(error), error=type(error).__name__)
-        # Time that ran out is not tried again by itself, for it would take as long again; the host may well do so.
-        return not (isinstance(error, RequestTimeoutError) or (isinstance(error, SDKError) and error.retryable))
-
     def _end_processing(self, stop_reason: StopReason) -> None:
         if self.state is SessionState.PROCESSING:
             self.state = SessionState.IDLE
@@ -246,6 +236,16 @@ class Session(SessionRecord):
                         await self.execution_env.cleanup()
                 except Exception as error:
                     self.emit(EventKind.WARNING, message=f"Cleaning up the environment failed: {error}")
+
+
+def _report_error(session: Session, error: Exception) -> bool:
+    """Emit what happened. Returns whether the session can't go on."""
+    if isinstance(error, ContextLengthError):
+        session.emit(EventKind.WARNING, message=f"The conversation no longer fits the context window: {error}")
+        return False
+    session.emit(EventKind.ERROR, message=str(error), error=type(error).__name__)
+    # Time that ran out is not tried again by itself, for it would take as long again; the host may well do so.
+    return not (isinstance(error, RequestTimeoutError) or (isinstance(error, SDKError) and error.retryable))
 
 
 def _require_words(text: str) -> None:

@@ -21,9 +21,18 @@ from collections.abc import Iterable, Sequence
 LEAST_VERSION = 3
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _IO_URING_SETUP = 444, 445, 446, 425
-# Of each architecture: its number in the audit system, and that of the system call `socket`.
-_ARCHITECTURES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+# Of each architecture: its number in the audit system, and those of the system calls `socket` and `add_key`, which
+# `request_key` and `keyctl` follow.
+_ARCHITECTURES = {"x86_64": (0xC000003E, 41, 248), "aarch64": (0xC00000B7, 198, 217)}
 _X32_BIT = 0x40000000
+# Of all that programs of these machines may be written for: its number, and that of `add_key`.
+_KEYRINGS = (
+    (0xC000003E, 248),
+    (0xC000003E, _X32_BIT | 248),
+    (0x40000003, 286),
+    (0xC00000B7, 217),
+    (0x40000028, 309),
+)
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHARACTER_DEVICE, _MAKE_BLOCK_DEVICE = 1 << 6, 1 << 11
@@ -85,7 +94,22 @@ def confine(read: Iterable[str], write: Iterable[str], *, network: bool) -> None
     libc.prctl(_SET_NO_NEW_PRIVILEGES, 1)
     _restrict_files(libc, read, write, network)
     _drop_capabilities(libc)
-    _restrict_sockets(libc, network)
+    _restrict_calls(libc, network)
+
+
+def keyring_filter() -> bytes:
+    """A program for seccomp that refuses the calls for keyrings, of which the kernel has none apart for a sandbox."""
+    steps = []
+    for architecture, first in _KEYRINGS:
+        steps += [
+            (_LOAD, 0, 0, 4),
+            (_EQUAL, 0, 4, architecture),
+            (_LOAD, 0, 0, 0),
+            (_AT_LEAST, 2, 0, first + 3),
+            (_AT_LEAST, 0, 1, first),
+            (_RETURN, 0, 0, _DENY),
+        ]
+    return _pack([*steps, (_RETURN, 0, 0, _ALLOW)])
 
 
 def _restrict_files(libc: _Libc, read: Iterable[str], write: Iterable[str], network: bool) -> None:
@@ -136,25 +160,31 @@ def _drop_capabilities(libc: _Libc) -> None:
     libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24))
 
 
-def _restrict_sockets(libc: _Libc, network: bool) -> None:
-    """No sockets without network, and never those that reach servers of this machine by a path. Pairs stay."""
-    architecture, socket = _ARCHITECTURES[platform.machine()]
+def _restrict_calls(libc: _Libc, network: bool) -> None:
+    """No keyrings. No sockets without network, and never those that reach servers here by a path. Pairs stay."""
+    architecture, socket, add_key = _ARCHITECTURES[platform.machine()]
     steps = [
         (_LOAD, 0, 0, 4),
         (_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, 0),
-        (_AT_LEAST, 5, 0, _X32_BIT),
-        (_EQUAL, 4, 0, _IO_URING_SETUP),
+        (_AT_LEAST, 7, 0, _X32_BIT),
+        (_EQUAL, 6, 0, _IO_URING_SETUP),
+        (_AT_LEAST, 1, 0, add_key + 3),
+        (_AT_LEAST, 4, 0, add_key),
         (_EQUAL, 0, 2, socket),
         (_LOAD, 0, 0, 16),
         (_EQUAL, 1, 0 if network else 1, _UNIX_FAMILY),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _DENY),
     ]
-    program = b"".join(struct.pack("=HBBI", *step) for step in steps)
+    program = _pack(steps)
     buffer = ctypes.create_string_buffer(program, len(program))
     libc.prctl(_SET_SECCOMP, _FILTER, struct.pack("@HP", len(steps), ctypes.addressof(buffer)))
+
+
+def _pack(steps: Sequence[tuple[int, int, int, int]]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
 def main(arguments: Sequence[str]) -> None:

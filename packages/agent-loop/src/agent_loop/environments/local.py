@@ -184,13 +184,7 @@ class LocalExecutionEnvironment:
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> str:
         """See ExecutionEnvironment. Uses ripgrep where it is installed, with the same results without it."""
         target = self._resolve(path)
-        if not target.exists():
-            raise PathNotFoundError(f"no such file or directory: {target}")
-        directory = target
-        if not target.is_dir():
-            # To read from a FIFO is to wait.
-            local_files.require_regular(target.stat().st_mode, target)
-            directory = target.parent
+        directory = local_files.search_directory(target)
         ripgrep = shutil.which("rg", path=self._variables.get("PATH"))
         if ripgrep is not None:
             arguments = ripgrep_arguments(pattern, "." if target.is_dir() else target.name, options)

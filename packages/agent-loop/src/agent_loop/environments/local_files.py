@@ -59,6 +59,16 @@ def require_regular(mode: int, path: Path) -> None:
         raise PathNotAllowedError(f"{path} is {what}, not a regular file")
 
 
+def search_directory(target: Path) -> Path:
+    """Where a search of this file or directory runs. Raises PathNotFoundError, and for a FIFO, where reading waits."""
+    if target.is_dir():
+        return target
+    if not target.exists():
+        raise PathNotFoundError(f"no such file or directory: {target}")
+    require_regular(target.stat().st_mode, target)
+    return target.parent
+
+
 def read_bytes(path: Path) -> bytes:
     """All of a regular file. Raises ExecutionEnvironmentError for one that is too big to be held in memory."""
     with open(open_regular(path), "rb") as file:

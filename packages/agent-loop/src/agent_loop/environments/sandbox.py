@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class SandboxExecutionEnvironment(LocalExecutionEnvironment):
         self._chosen: _Confinement | None = None
         self._choosing = anyio.Lock()
         self._thread: ThreadPoolExecutor | None = None
+        self._filter: Path | None = None
 
     @property
     def backend(self) -> Backend | None:
@@ -86,6 +88,9 @@ class SandboxExecutionEnvironment(LocalExecutionEnvironment):
         await super().cleanup()
         if self._users == 0:
             self._chosen = None
+            if self._filter is not None:
+                self._filter.unlink(missing_ok=True)
+                self._filter = None
             if self._thread is not None:
                 self._thread.shutdown(wait=False)
                 self._thread = None
@@ -164,6 +169,12 @@ class SandboxExecutionEnvironment(LocalExecutionEnvironment):
 
     def _choose(self) -> "_Confinement":
         private = self._output_path()
+        if self._filter is None:
+            # Not in the private directory, where commands could replace it.
+            descriptor, name = tempfile.mkstemp(prefix="agent-loop-", suffix=".seccomp")
+            self._filter = Path(name)
+            with open(descriptor, "wb") as file:
+                file.write(landlock.keyring_filter())
         reasons = []
         for backend in ("bubblewrap", "landlock"):
             if self._wanted not in (None, backend):
@@ -173,6 +184,7 @@ class SandboxExecutionEnvironment(LocalExecutionEnvironment):
                 readable=tuple(map(str, self._readable)),
                 writable=tuple(map(str, self._roots)),
                 private=private,
+                filter=str(self._filter),
                 network=self._allow_network,
             )
             reason = confinement.failure(str(self._directory), self._variables)
@@ -187,12 +199,16 @@ class SandboxExecutionEnvironment(LocalExecutionEnvironment):
 
 @dataclass(frozen=True, kw_only=True)
 class _Confinement:
-    """How to start a program so that it is confined. `private` is mounted at /tmp too, where there are mounts."""
+    """How to start a program so that it is confined. `private` is mounted at /tmp too, where there are mounts.
+
+    `filter` is a file with the program for seccomp that bubblewrap sets.
+    """
 
     backend: Backend
     readable: tuple[str, ...]
     writable: tuple[str, ...]
     private: str
+    filter: str
     network: bool
 
     @property
@@ -210,7 +226,7 @@ class _Confinement:
             return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules), *argv]
         # bwrap dies of SIGTERM, and all with it. So that commands get their two seconds, it ignores the signal, and
         # what it runs does not.
-        ignoring = ["/bin/sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
+        ignoring = ["/bin/sh", "-c", 'trap "" TERM; exec "$@" 9<"$0"', self.filter]
         return [*ignoring, *self._bubblewrap(directory), "--", "env", "--default-signal=TERM", *argv]
 
     def _bubblewrap(self, directory: str) -> list[str]:
@@ -228,6 +244,7 @@ class _Confinement:
             *(() if self.network else ("--unshare-net",)),
             # Root would keep its capabilities, by which mounts can be made writable.
             *("--cap-drop", "ALL"),
+            *("--seccomp", "9"),
             *("--dev", "/dev", "--proc", "/proc"),
             *("--bind", self.private, "/tmp", "--bind", self.private, self.private),
             *mounts,
