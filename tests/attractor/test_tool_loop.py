@@ -235,6 +235,12 @@ def test_limits_that_make_no_sense(options: dict[str, Any]) -> None:
         tool_loop(script(), **options)
 
 
+async def test_a_schema_that_is_none_fails_the_node_and_says_so() -> None:
+    tool = Tool("add", plus, schema={"properties": {"a": {"type": "whole"}}})
+    with pytest.raises(NodeError, match="'whole'"):
+        await tool_loop(script(calls(("add", {"a": 1, "b": 2}))), [tool]).invoke(ASK)
+
+
 # --- Through a client.
 
 

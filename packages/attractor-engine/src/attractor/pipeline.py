@@ -211,14 +211,13 @@ class PipelineRunner:
         graph = prepared.graph
         observer = Observer(self.on_event) if self.on_event else None
         log = EventLog(path, observer, self._clock)
-        limits = self._limits or Limits.of_graph(graph)
         execution = Execution(
             path,
             graph,
             prepared.registry,
             log.emit,
             values,
-            limits=limits,
+            limits=self._limits or Limits.of_graph(graph),
             ties=self._ties,
             clock=self._clock,
             on_tick=log.flush,

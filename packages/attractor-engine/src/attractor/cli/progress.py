@@ -10,6 +10,7 @@ from attractor.events import (
     ChildStarted,
     ChildSteered,
     Event,
+    GateEvaluated,
     InterviewCompleted,
     InterviewTimeout,
     ParallelBranchCompleted,
@@ -100,6 +101,8 @@ class Progress:
                 self._screen.detail(name, f"{completed} done  {active}".rstrip())
             case ChildSteered(name=name, text=text):
                 self._screen.line(f"  steer {self._title(name)}  {_shorten(text)}", "yellow")
+            case GateEvaluated(gate=name, route=route, attempt=attempt):
+                self._screen.detail(name, f"{route}, attempt {attempt}")
             case ChildCompleted(name=name, status=status):
                 self._screen.detail(name, status)
 

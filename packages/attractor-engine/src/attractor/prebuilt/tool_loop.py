@@ -178,12 +178,16 @@ class _Loop:
                 pending[index] |= found
                 tell("tool_end", pending[index]["name"])
 
-        async with anyio.create_task_group() as tasks:
-            for index, requested in enumerate(pending):
-                if (known := journal.find(index)) is not None:
-                    pending[index] |= known
-                elif "result" not in requested:
-                    tasks.start_soon(execute, index)
+        try:
+            async with anyio.create_task_group() as tasks:
+                for index, requested in enumerate(pending):
+                    if (known := journal.find(index)) is not None:
+                        pending[index] |= known
+                    elif "result" not in requested:
+                        tasks.start_soon(execute, index)
+        except ExceptionGroup as failed:
+            # What tools raise is a result; this is a schema that is none, or a disk that can't be written.
+            raise failed.exceptions[0] from None
         if any("result" not in requested for requested in pending):
             return {"pending": pending, "status": ToolLoopStatus.INTERRUPTED.value}
         results = [_to_tool_message(requested) for requested in pending]
