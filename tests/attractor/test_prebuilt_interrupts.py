@@ -206,6 +206,19 @@ async def test_what_is_asked_must_be_json() -> None:
     assert isinstance(caught.value.__cause__, ContextValueError)
 
 
+async def test_a_node_may_raise_the_interrupt_itself() -> None:
+    def ask(state: Work, ctx: NodeContext) -> dict[str, Any]:
+        if not ctx.run.given:
+            raise InterruptError({"question": "by hand"})
+        return {"answer": ctx.interrupt()}
+
+    compiled = one_node(ask).compile()
+    with pytest.raises(InterruptError) as caught:
+        await compiled.invoke({})
+    assert caught.value.payload == {"question": "by hand"}
+    assert (await compiled.resume("yes"))["answer"] == "yes"
+
+
 PROGRAM = """
 import sys
 from pathlib import Path

@@ -196,3 +196,35 @@ async def test_custom_reducers_are_not_asked_again_when_a_run_is_resumed(tmp_pat
     fails = False
     assert await compiled.resume() == {"seen": [1, 2]}
     assert asked == [1, 2]
+
+
+async def test_run_that_was_killed_before_its_first_state_begins_with_its_input(tmp_path: Path) -> None:
+    compiled = chain("a").compile(checkpointer=tmp_path)
+    await compiled.invoke({"items": ["given"]}, run_id="r")
+    for path in (tmp_path / "r").iterdir():
+        if path.name in ("journal.jsonl", "checkpoint.json", "events.jsonl"):
+            path.unlink()
+    assert await compiled.resume(run_id="r") == {"items": ["given", "a"]}
+
+
+async def test_second_process_is_kept_off_a_run(tmp_path: Path) -> None:
+    ready, go = anyio.Event(), anyio.Event()
+
+    async def wait(state: Work) -> dict[str, Any]:
+        ready.set()
+        await go.wait()
+        return {"items": "waited"}
+
+    compiled = Graph(Work).add_node(wait).add_edge(START, "wait").compile()
+    results = []
+
+    async def run() -> None:
+        results.append(await compiled.invoke({}))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await ready.wait()
+        with pytest.raises(RunDirectoryError, match="in use by another process"):
+            await compiled.resume()
+        go.set()
+    assert results == [{"items": ["waited"]}]

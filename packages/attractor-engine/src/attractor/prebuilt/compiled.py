@@ -8,7 +8,7 @@ from typing import Any, Generic, cast
 
 from attractor.dot import format_graph, render_svg
 from attractor.engine.execution import Ties
-from attractor.errors import QuestionError
+from attractor.errors import CheckpointError, QuestionError, RunDirectoryError
 from attractor.events import Event
 from attractor.graph import Graph
 from attractor.handlers.base import Handler
@@ -29,7 +29,8 @@ from attractor.prebuilt.run_record import (
 from attractor.prebuilt.run_store import RunPlaces, RunStore
 from attractor.prebuilt.stream import RunStream, Updates
 from attractor.result import RunResult
-from attractor.state.run_directory import new_run_id
+from attractor.state.journal import has_checkpoint
+from attractor.state.run_directory import is_in_use, new_run_id, read_manifest
 from attractor.state.suspensions import give_value
 
 NOTHING: Any = object()
@@ -169,27 +170,36 @@ class CompiledGraph(Generic[S]):
         on_event: Observer | None = None,
     ) -> Launch:
         run_dir = self._places.find(run_id)
+        values = _take_back(run_dir)
         if value is not NOTHING:
             _give(run_dir, value, interrupt)
-        on_update = updates.add if updates else None
-        return prepare_launch(self.graph, self.program, self._options, run_dir, on_event=on_event, on_update=on_update)
+        return prepare_launch(
+            self.graph,
+            self.program,
+            self._options,
+            run_dir,
+            is_new=values is not None,
+            values=values,
+            on_event=on_event,
+            on_update=updates.add if updates else None,
+        )
 
     async def _run(self, launch: Launch) -> S:
-        waits = False
         try:
-            return await self._execute(launch)
-        except InterruptError:
-            waits = True
+            result = await self._execute(launch)
+        except BaseException as error:
+            self._release(launch, error)
             raise
-        finally:
-            if not waits:
-                self._release(launch)
+        self._release(launch, None)
+        return result
 
     async def _execute(self, launch: Launch) -> S:
         return self._conclude(await launch.execute(), launch)
 
-    def _release(self, launch: Launch) -> None:
-        self._places.release(launch.run_dir.name)
+    def _release(self, launch: Launch, error: BaseException | None) -> None:
+        """Remove what is not kept of a run, unless it waits, or another call works on it."""
+        if not isinstance(error, InterruptError | RunDirectoryError | CheckpointError):
+            self._places.release(launch.run_dir.name)
 
     def _conclude(self, result: RunResult, launch: Launch) -> S:
         """The final state, or the error that says why there is none."""
@@ -206,6 +216,15 @@ class CompiledGraph(Generic[S]):
             raise cause
         reason = result.failure_reason if cause is None else f"{type(cause).__name__}: {cause}"
         raise NodeError(node, reason, run_id=run_dir.name, run_dir=run_dir if self._places.store else None) from cause
+
+
+def _take_back(run_dir: Path) -> dict[str, Any] | None:
+    """The input of a run that was killed before its first state was written: it begins anew. None for any other."""
+    if has_checkpoint(run_dir) or is_in_use(run_dir):
+        return None
+    values = extract_state(read_manifest(run_dir).get("context", {}))
+    (run_dir / "manifest.json").unlink()
+    return values
 
 
 def _give(run_dir: Path, value: Any, interrupt: str) -> None:

@@ -58,7 +58,7 @@ class RunStream(Generic[S]):
         self,
         prepare: Callable[[Updates], Launch],
         execute: Callable[[Launch], Awaitable[S]],
-        release: Callable[[Launch], None],
+        release: Callable[[Launch, BaseException | None], None],
     ) -> None:
         self._prepare = prepare
         self._execute = execute
@@ -118,8 +118,7 @@ class RunStream(Generic[S]):
                         # It may be that the run didn't begin, and will tell nothing.
                         telling.cancel_scope.cancel()
         finally:
-            if not isinstance(self._error, InterruptError):
-                self._release(launch)
+            self._release(launch, self._error)
 
     async def _tell(self, launch: Launch, send: MemoryObjectSendStream[Event | StateUpdate], last: int) -> None:
         # Whoever reads may be gone.
