@@ -664,6 +664,10 @@ def fail_to_tell(arguments: dict[str, Any]) -> list[str]:
     raise KeyError("path")
 
 
+def complain_of_name(arguments: dict[str, Any], environment: Any) -> str:
+    raise ValueError("no file \udcff.txt")
+
+
 @BOTH_BACKENDS
 @pytest.mark.parametrize(
     ("tool", "complaint"),
@@ -672,8 +676,9 @@ def fail_to_tell(arguments: dict[str, Any]) -> list[str]:
         (RegisteredTool(definition_of({"x": {"pattern": "("}}), accept), "unterminated"),
         (RegisteredTool(definition_of({"x": {"$ref": "#/$defs/none"}}), accept), "$defs/none"),
         (RegisteredTool(definition_of({}), leave_program), "2"),
+        (RegisteredTool(definition_of({}), complain_of_name), "no file \ufffd.txt"),
     ],
-    ids=["type", "pattern", "reference", "exit"],
+    ids=["type", "pattern", "reference", "exit", "name"],
 )
 async def test_a_faulty_tool_is_an_error_result_and_never_the_session_s_end(
     tmp_path: Path, tool: RegisteredTool, complaint: str
@@ -688,6 +693,7 @@ async def test_a_faulty_tool_is_an_error_result_and_never_the_session_s_end(
     assert answer.is_error
     assert str(answer.content).startswith("Tool error (custom): ")
     assert complaint in str(answer.content)
+    assert complaint in of_kind(await events(session), EventKind.TOOL_CALL_END)[0].data["error"]
 
 
 async def test_a_tool_that_can_t_tell_what_it_writes_is_executed_all_the_same(tmp_path: Path) -> None:
