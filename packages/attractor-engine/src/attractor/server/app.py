@@ -89,6 +89,8 @@ def create_app(
         exception_handlers=EXCEPTION_HANDLERS,
         lifespan=lifespan,
     )
+    # A path with a slash too many is another path, and no reason to send anybody elsewhere.
+    app.router.redirect_slashes = False
     app.state.max_body = max_body
     app.state.tails = tails
     return app

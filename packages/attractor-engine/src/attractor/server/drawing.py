@@ -1,6 +1,7 @@
 """Pipelines that need not run: lint and pictures of DOT sources, and the picture of a run's."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -61,7 +62,7 @@ class Drawing:
                 endpoint=self.draw_pipeline,
                 summary="A run's graph as SVG.",
                 query={"format": {"type": "string", "enum": ["svg", "dot"], "default": "svg"}},
-                answers={200: picture},
+                answers={200: replace(picture, or_media_type=DOT)},
                 problems=(422, 501),
             ),
             Operation(

@@ -93,7 +93,8 @@ def list_problems(operation: Operation) -> list[int]:
 def _describe_answer(answer: Answer) -> dict[str, Any]:
     described: dict[str, Any] = {"description": answer.description}
     if answer.schema is not None:
-        described["content"] = {answer.media_type: {"schema": answer.schema}}
+        kinds = [kind for kind in (answer.media_type, answer.or_media_type) if kind]
+        described["content"] = {kind: {"schema": answer.schema} for kind in kinds}
     return described
 
 

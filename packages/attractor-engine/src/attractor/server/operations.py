@@ -18,11 +18,15 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer that succeeds: what it is, and its content, JSON of a schema unless `media_type` says otherwise."""
+    """An answer that succeeds: what it is, and its content, JSON of a schema unless `media_type` says otherwise.
+
+    `or_media_type` is another one that it may have.
+    """
 
     description: str
     schema: Schema | None = None
     media_type: str = "application/json"
+    or_media_type: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

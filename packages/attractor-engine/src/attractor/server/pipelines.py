@@ -63,7 +63,7 @@ class Pipelines:
                 summary="A run's events, those to come included, as server-sent events.",
                 query={"last_event_id": schemas.EVENT_NUMBER, "follow": schemas.FOLLOW},
                 answers={
-                    200: Answer(description="The events.", schema={"type": "string"}, media_type="text/event-stream"),
+                    200: Answer(description="The events.", schema=schemas.EVENT, media_type="text/event-stream"),
                     204: Answer(description="The run has ended, and nothing follows the event that was named."),
                 },
             ),

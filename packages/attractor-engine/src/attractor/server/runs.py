@@ -77,7 +77,8 @@ class Runs:
 
     def list_ids(self) -> list[str]:
         """Those of all runs, in no order."""
-        return [path.parent.name for path in self.root.glob("*/manifest.json") if _ID.fullmatch(path.parent.name)]
+        folders = (manifest.parent for manifest in self.root.glob("*/manifest.json"))
+        return [folder.name for folder in folders if _ID.fullmatch(folder.name) and not folder.is_symlink()]
 
     def count_live(self) -> int:
         """How many runs this server executes."""

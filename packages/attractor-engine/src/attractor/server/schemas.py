@@ -148,3 +148,11 @@ LOGIN = _object({"token": _text("The server's token.")})
 PROBLEM = _object(
     {"type": _text(), "title": _text(), "status": COUNT, "detail": _text()}, {"diagnostics": _list(DIAGNOSTIC)}
 )
+EVENT = _object(
+    {
+        "id": _text("Its number in the run."),
+        "event": _text("The name of its record, such as StageStarted."),
+        "data": _text("The record, as JSON."),
+    }
+)
+"""One of a stream."""

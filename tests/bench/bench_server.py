@@ -1,0 +1,99 @@
+"""What readers of events cost a run: two hundred of them, while a run tells a hundred things a second."""
+
+import http.client
+import json
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+
+Row = tuple[str, float, str, float | None, float | None]
+READERS = 200
+STAGES = 300
+RATE = 100.0
+# Its stages take a fixed time of work each, so that what anything else costs the run shows in how long it takes.
+SERVER = f"""
+import asyncio, socket, sys, uvicorn
+from pathlib import Path
+from attractor.server import FixedLauncher, create_app
+class Working:
+    async def run(self, node, prompt, context):
+        await asyncio.sleep({3 / RATE})
+        return "done"
+listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+print(listener.getsockname()[1], flush=True)
+app = create_app(Path(sys.argv[1]), FixedLauncher(backend=Working()))
+uvicorn.Server(uvicorn.Config(app, log_config=None)).run([listener])
+"""
+
+
+def rows() -> Iterator[Row]:
+    alone = _measure(0)
+    watched = _measure(READERS)
+    yield f"run of {STAGES} stages, 100 events a second", alone, "s", None, None
+    yield f"the same with {READERS} readers", watched, "s", watched / alone, 1.1
+
+
+def _measure(readers: int) -> float:
+    """Seconds that the run takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen([sys.executable, "-c", SERVER, folder], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            return _run(port, readers)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _run(port: int, readers: int) -> float:
+    names = [f"n{number}" for number in range(STAGES)]
+    nodes = "; ".join(f'{name} [prompt="x"]' for name in names)
+    chain = " -> ".join(["start", *names, "exit"])
+    source = f"digraph b {{ start [shape=Mdiamond]; exit [shape=Msquare]; {nodes}; {chain} }}"
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    body = json.dumps({"dot_source": source})
+    connection.request("POST", "/pipelines", body, {"Content-Type": "application/json"})
+    run_id = json.loads(connection.getresponse().read())["pipeline_id"]
+    streams = [_open(port, run_id) for _ in range(readers)]
+    reader = threading.Thread(target=_drain, args=(streams,))
+    reader.start()
+    while True:
+        connection.request("GET", f"/pipelines/{run_id}")
+        run = json.loads(connection.getresponse().read())
+        if run["status"] != "running":
+            assert run["status"] == "completed", run
+            break
+        time.sleep(0.2)
+    reader.join()
+    connection.close()
+    return float(run["elapsed"])
+
+
+def _open(port: int, run_id: str) -> socket.socket:
+    stream = socket.create_connection(("127.0.0.1", port))
+    stream.sendall(f"GET /pipelines/{run_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return stream
+
+
+def _drain(streams: list[socket.socket]) -> None:
+    """Read all streams to the end, and see that each had all of it."""
+    with selectors.DefaultSelector() as selector:
+        tails = dict.fromkeys(streams, b"")
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                stream = key.fileobj
+                assert isinstance(stream, socket.socket)
+                data = stream.recv(1 << 20)
+                tails[stream] = (tails[stream] + data)[-2000:]
+                if not data or b"event: PipelineCompleted" in tails[stream]:
+                    selector.unregister(stream)
+                    stream.close()
+    assert all(b"event: PipelineCompleted" in tail for tail in tails.values()), "a stream ended too soon"
