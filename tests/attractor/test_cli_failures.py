@@ -226,12 +226,20 @@ def test_closed_streams(shell: Callable, environment: dict[str, str], tmp_path: 
     assert (tmp_path / "done").exists()
 
 
-def test_full_disk_under_stdout(hello: Path, environment: dict[str, str]) -> None:
-    script = f"{sys.executable} -m attractor parse {hello} > /dev/full"
+@pytest.mark.parametrize("command", ["parse", "lint --json", "run --simulate --json --quiet", "--help", "--version"])
+def test_full_disk_under_stdout(hello: Path, environment: dict[str, str], command: str) -> None:
+    script = f"{sys.executable} -m attractor {command} {hello} > /dev/full"
     ended = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert "No space left" in ended.stderr
+    assert "error: the output can't be written: No space left on device." in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", "run --help", "--version", "doctor"])
+def test_help_that_nobody_reads_is_no_failure(environment: dict[str, str], command: str) -> None:
+    script = f"{sys.executable} -m attractor {command} | true; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
 
 
 class Boom(Exception):

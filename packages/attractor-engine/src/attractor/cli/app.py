@@ -3,6 +3,7 @@
 A command's module is imported when that command runs, so that `attractor --help` costs next to nothing.
 """
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -10,8 +11,8 @@ from typing import NoReturn
 
 import click
 
-from attractor.cli.failure import report_failure
-from attractor.cli.output import prepare_streams
+from attractor.cli.failure import FAILED, SUCCESS, report_failure
+from attractor.cli.output import abandon, prepare_streams
 
 COMMANDS = {
     "init": ("attractor.cli.init", "Write a pipeline to start from."),
@@ -94,7 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         result = app.main(list(arguments), prog_name="attractor", standalone_mode=False)
         code = result if isinstance(result, int) else 0
+    except SystemExit as ended:
+        # So does click leave when nobody reads its help any more, which is no failure.
+        unread = isinstance(ended.__context__, BrokenPipeError)
+        code = SUCCESS if unread else ended.code if isinstance(ended.code, int) else FAILED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None and sys.stdout:
+            abandon(sys.stdout)
+            error = click.ClickException(f"the output can't be written: {error.strerror}.")
         code = report_failure(error, debug="--debug" in arguments)
     except KeyboardInterrupt as error:
         code = report_failure(error, debug=False)

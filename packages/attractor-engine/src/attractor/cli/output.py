@@ -49,10 +49,14 @@ def write(stream: TextIO | None, text: str) -> None:
         stream.flush()
     except OSError as error:
         gone = _has_gone(stream, error)
-        # The stream's own buffer is flushed once more when the interpreter ends: that must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        abandon(stream)
         if stream is sys.stdout and not gone:
             raise click.ClickException(f"the output can't be written: {error.strerror}.") from error
+
+
+def abandon(stream: TextIO) -> None:
+    """Let what is still to come go nowhere: the interpreter flushes once more when it ends, and must not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _has_gone(stream: TextIO, error: OSError) -> bool:
