@@ -68,7 +68,9 @@ class PageServer:
             self._process = None
 
 
-@pytest.fixture(scope="package")
+# Playwright holds a running event loop, beside which async tests can't run. Without an __init__.py a package's fixture
+# would last for the session, so this one ends with its module.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 GATE = """
 digraph Gate {
-    graph [label="A gate", goal="Ask somebody"]
+    graph [label="A gate", goal="Ask somebody", rankdir=LR]
     start [shape=Mdiamond, label="Start"]; done [shape=Msquare, label="Done"]
     work [shape=parallelogram, label="Work", max_retries=1, tool_command="test -e NAME || { touch NAME; exit 1; }"]
     gate [shape=hexagon, label="Go on?"]
@@ -115,6 +115,8 @@ def test_a_phone_needs_no_scrolling_sideways(server: Any, open_page: Callable[..
         assert widths == [PHONE["width"], PHONE["width"]], view
     page.goto("about:blank")
     go_to(page, "gate", runs)
+    panels = page.locator(".panel").all()
+    assert [panel.bounding_box()["width"] for panel in panels if panel.is_visible()] == [332] * 3  # type: ignore[index]
     for button in page.locator(".choice").all():
         box = button.bounding_box()
         assert box
@@ -146,11 +148,11 @@ def test_the_keyboard_alone_is_enough(server: Any, open_page: Callable[..., Page
     page.keyboard.press("Enter")
     expect(page.locator(".gate")).to_be_visible()
     press_until(page, "it.dataset.node === 'start'")
-    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.dataset.node") == "work"
     page.keyboard.press("End")
     page.keyboard.press("Home")
-    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     expect(page.locator("#stage-title")).to_be_focused()
     page.keyboard.press("Escape")

@@ -6,6 +6,7 @@ import { Viewport } from "./viewport.js";
 import { describeType, STAGE_STATES } from "./words.js";
 
 const POINT = 1.1; // A point of Graphviz in pixels: its 13 points are to look like the text around.
+const WIDE = 2.2;
 const DIRECTIONS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 
 /** Shows a picture of a pipeline. `onSelect` gets the id of a node that somebody chose. */
@@ -32,6 +33,7 @@ export class GraphView {
     const [, , width, height] = (picture.getAttribute("viewBox") ?? "0 0 1 1").split(/\s+/).map(Number);
     picture.setAttribute("width", String(width * POINT));
     picture.setAttribute("height", String(height * POINT));
+    this.isWide = width > WIDE * height;
     const states = new Map([...this.nodes].map(([name, { state }]) => [name, state]));
     this.nodes.clear();
     for (const group of picture.querySelectorAll("[data-node]")) this.addNode(group);

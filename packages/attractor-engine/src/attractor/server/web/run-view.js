@@ -34,13 +34,13 @@ export class RunView {
     this.panel = new StagePanel(app.connection, runId, { onClose: () => this.closePanel(), say: (text) => app.say(text) });
     this.head = element("div", { class: "run-head" });
     this.note = element("div", { class: "notes" });
-    this.element = element("div", { class: "run" }, this.head, this.note, this.gates.element,
-      element("div", { class: "run-body" },
-        element("div", { class: "run-left" },
-          section("Graph", "graph-section", this.graph.element, makeLegend()),
-          section("Stages", "stages-section", this.timeline.element)),
-        element("div", { class: "run-right" }, this.panel.element,
-          section("Activity", "activity-section", this.activity.element))));
+    this.body = element("div", { class: "run-body" },
+      element("div", { class: "run-left" },
+        section("Graph", "graph-section", this.graph.element, makeLegend()),
+        section("Stages", "stages-section", this.timeline.element)),
+      element("div", { class: "run-right" }, this.panel.element,
+        section("Activity", "activity-section", this.activity.element)));
+    this.element = element("div", { class: "run" }, this.head, this.note, this.gates.element, this.body);
   }
 
   async open() {
@@ -130,6 +130,7 @@ export class RunView {
     this.hasGraph = true;
     try {
       this.graph.show(await this.app.connection.text(pathOf(this.runId, "graph")));
+      this.body.classList.toggle("wide", this.graph.isWide);
     } catch (error) {
       this.graph.note(`There is no picture: ${error.message}`);
       // Asked for again when the connection is back.
