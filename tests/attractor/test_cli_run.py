@@ -216,3 +216,12 @@ def test_help_imports_little() -> None:
     imported = ended.stdout.split("imported", 1)[1].split()
     heavy = {"httpx", "jsonschema", "pydantic", "rich", "unified_llm", "agent_loop"}
     assert not heavy.intersection(imported)
+
+
+def test_a_run_without_models_imports_no_client() -> None:
+    """What only a model's stages need isn't loaded for a run that has none of them."""
+    program = "import attractor, sys; print(*sys.modules); import attractor.cli.run; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    alone, running = (set(line.split()) for line in ended.stdout.splitlines())
+    assert not alone & {"lark", "anyio", "attractor.dot", "attractor.pipeline"}
+    assert not running & {"unified_llm", "pydantic", "agent_loop.session", "agent_loop.environments.docker", "rich"}
