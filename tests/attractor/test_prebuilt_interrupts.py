@@ -152,16 +152,20 @@ async def test_values_can_be_given_before_the_run_is_resumed(tmp_path: Path) -> 
     assert (await compiled.resume(run_id="r"))["answer"] == "first"
 
 
-async def test_a_node_can_not_swallow_its_interrupt() -> None:
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "raises another"])
+async def test_a_node_can_not_swallow_its_interrupt(goes_on: bool) -> None:
     def careless(state: Work, ctx: NodeContext) -> dict[str, Any]:
         try:
             return {"answer": ctx.interrupt("really?")}
         except Exception:
-            return {"answer": "whatever"}
+            if goes_on:
+                return {"answer": "whatever"}
+            raise RuntimeError("it went wrong") from None
 
     compiled = one_node(careless).compile()
-    with pytest.raises(InterruptError):
+    with pytest.raises(InterruptError) as caught:
         await compiled.invoke({})
+    assert caught.value.payload == "really?"
     assert (await compiled.resume("yes"))["answer"] == "yes"
 
 

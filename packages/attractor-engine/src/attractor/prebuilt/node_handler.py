@@ -90,11 +90,7 @@ class NodeHandler:
         source = f"the update of node {node!r}"
         reported: Any = None
         if function := program.functions.get(node):
-            visit = self._describe_visit(stage)
-            reported = await function(read_state(context, schema.channels), visit)
-            if visit.open_interrupt is not None:
-                # The node caught it; but what it asked for is still missing.
-                raise visit.open_interrupt
+            reported = await self._call(function, stage)
         update = {} if reported is None else schema.check(reported, source)
         changed = schema.fold(read_state(context, update), update, source)
         label = ""
@@ -106,6 +102,18 @@ class NodeHandler:
         if context.run.branch and update:
             updates |= _report(context, [[node, update]])
         return Outcome.success(preferred_label=label, context_updates=updates)
+
+    async def _call(self, function: NodeCall, stage: Stage) -> Any:
+        """What the node reports; raises what it asked for and was not given, even if it caught that."""
+        visit = self._describe_visit(stage)
+        try:
+            reported = await function(read_state(stage.context, self.program.schema.channels), visit)
+        except Exception:
+            if visit.open_interrupt is None:
+                raise
+        if visit.open_interrupt is not None:
+            raise visit.open_interrupt
+        return reported
 
     def _describe_visit(self, stage: Stage) -> NodeContext:
         facts = stage.context.run
