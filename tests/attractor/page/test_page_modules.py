@@ -1,9 +1,12 @@
 """Modules of the page by themselves, in the browser that they are made for."""
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import attractor
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -155,3 +158,24 @@ def test_a_key_is_for_the_question_that_has_the_focus(page: Page) -> None:
     page.keyboard.press("n")
     expect(page.locator(".gate-message").nth(1)).to_contain_text("Answered")
     assert page.evaluate("window.sent") == [["second", "N"]]
+
+
+WEB = Path(attractor.__file__).parent / "server/web"
+FILES = sorted(path.name for path in WEB.iterdir())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_page_brings_all_that_it_needs(name: str) -> None:
+    """Nothing comes from the network, nothing is built, and each file can be read in one sitting."""
+    text = (WEB / name).read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 400
+    assert set(re.findall(r"https?://[\w./]+", text)) <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+    for other in re.findall(r'from "\./([\w.-]+)"', text):
+        assert other in FILES
+
+
+def test_the_page_has_nothing_inline() -> None:
+    page = (WEB / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r"<script[^>]*>", page) == ['<script type="module" src="static/app.js">']
+    assert not re.search(r"<style|style=|\son\w+=", page)
