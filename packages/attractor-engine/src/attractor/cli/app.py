@@ -92,12 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with its exit code; `arguments` default to the process's own."""
     prepare_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
+    stdout = sys.stdout
     try:
         result = app.main(list(arguments), prog_name="attractor", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except SystemExit as ended:
-        # So does click leave when nobody reads its help any more, which is no failure.
-        unread = isinstance(ended.__context__, BrokenPipeError)
+        # So does click leave, with another stdout in place, when nobody reads its help any more, which is no failure.
+        unread = sys.stdout is not stdout
         code = SUCCESS if unread else ended.code if isinstance(ended.code, int) else FAILED
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None and sys.stdout:
