@@ -243,3 +243,20 @@ async def test_a_folder_in_its_place_is_an_error_in_words(tmp_path: Path) -> Non
         await JsonFileStore(tmp_path).load()
     with pytest.raises(PersonalizationError, match="can't be"):
         await SqliteStore(tmp_path).save(apply_update(STATE, Update(new_basin=NewBasin(label="x"))))
+
+
+async def test_a_second_writer_here_does_not_let_another_process_in(tmp_path: Path) -> None:
+    """Closing a file gives up all locks that the process has on it, those of other descriptors too."""
+    path = tmp_path / "memory.db"
+    begin = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+    done: list[subprocess.CompletedProcess[str]] = []
+
+    def change(state: PersonalState | None) -> PersonalState:
+        with pytest.raises(PersonalizationError, match="locked"):
+            anyio.run(SqliteStore(path, lock_seconds=0).save, STATE)
+        done.append(subprocess.run([sys.executable, "-c", begin, path], capture_output=True, text=True, check=False))
+        return STATE
+
+    await SqliteStore(path).update(change)
+    assert "database is locked" in done[0].stderr
+    assert await SqliteStore(path).load() == STATE

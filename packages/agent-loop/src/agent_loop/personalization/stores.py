@@ -162,8 +162,10 @@ class SqliteStore:
     def _change(self, change: Change, by: Provenance | None) -> PersonalState:
         with _readable_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Made here, as SQLite would let everyone read it.
-            os.close(_open_private(self.path))
+            # Made here, as SQLite would let everyone read it. Not opened if it is there: closing it again would give up
+            # the locks that this process has on it.
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         with self._connect() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
