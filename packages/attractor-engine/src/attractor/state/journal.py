@@ -25,12 +25,12 @@ from attractor.state.checkpoint import (
     encode_checkpoint,
 )
 from attractor.state.json_values import encode_json, to_bytes
-from attractor.state.run_directory import replace_file, stage_path, sync_directory, write_all
+from attractor.state.run_directory import replace_file, stage_name, stage_path, sync_directory, write_all
 from attractor.state.status_file import has_status, write_status
 from attractor.state.step import Entry, decode_entry, encode_entry
 
 # macOS has no fdatasync.
-_fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class RewritePolicy:
     that work outside of this process don't wait, a large checkpoint.json aside.
     """
 
-    smallest_interval: float = 0.005
+    smallest_interval: float = 0.05
     cost_share: float = 20.0
     large_bytes: int = 64 * 1024
     large_interval: float = 1.0
@@ -64,13 +64,13 @@ class CheckpointStore:
         clock: Callable[[], float] = time.monotonic,
         *,
         statuses: Mapping[str, Outcome] = MappingProxyType({}),
-        sync: Callable[[int], None] = _fdatasync,
+        sync: Callable[[int], None] | None = None,
     ) -> None:
         self._folder = folder
         self._checkpoint = checkpoint
         self._policy = policy
         self._clock = clock
-        self._sync = sync
+        self._sync = sync or _sync
         self._statuses = dict(statuses)
         self._fragments = _encode_items(checkpoint.context_values)
         self._saved_sequence = -1
@@ -134,6 +134,7 @@ class CheckpointStore:
 
     def save(self) -> None:
         """Write checkpoint.json if it lags behind."""
+        self.sync()  # A checkpoint.json that knows of more than the journal would make a gap in it.
         if self._saved_sequence == self._checkpoint.sequence:
             return
         begun = self._clock()
@@ -159,7 +160,8 @@ class CheckpointStore:
     def _write_statuses(self) -> None:
         statuses, self._statuses = self._statuses, {}
         for node_id, outcome in statuses.items():
-            write_status(stage_path(self._folder, node_id), outcome)
+            # Paths of text: thousands may be due at once.
+            write_status(f"{self._folder}/{stage_name(node_id)}", outcome)
         self._statuses_written_at = self._clock()
 
     def _interval(self) -> float:

@@ -13,7 +13,7 @@ from attractor.state.run_directory import write_all
 STATUS_NAME = "status.json"
 
 
-def write_status(stage_dir: Path, outcome: Outcome) -> None:
+def write_status(stage_dir: Path | str, outcome: Outcome) -> None:
     """Record the outcome, and make the directory if it is missing.
 
     Not atomic: the journal is the truth, and a resumption writes again what a kill may have torn.
@@ -23,7 +23,7 @@ def write_status(stage_dir: Path, outcome: Outcome) -> None:
     try:
         descriptor = os.open(path, flags, 0o644)
     except FileNotFoundError:
-        stage_dir.mkdir(parents=True, exist_ok=True)
+        os.makedirs(stage_dir, exist_ok=True)
         descriptor = os.open(path, flags, 0o644)
     except IsADirectoryError:
         # A stage made that, which is no reason to end the run.
