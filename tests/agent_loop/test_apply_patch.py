@@ -4,6 +4,8 @@ import os
 import stat
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 from agent_loop import LocalExecutionEnvironment, ToolError
 from agent_loop.tools.apply_patch import APPLY_PATCH, apply_patch
@@ -120,6 +122,19 @@ async def test_failed_writes_are_undone(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"last: disk full\. Nothing was changed\."):
         await apply_patch(patch, Failing(tmp_path))
     assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_an_abort_leaves_no_half_patch(tmp_path: Path) -> None:
+    class Watched(LocalExecutionEnvironment):
+        async def write_bytes(self, path: str, data: bytes) -> None:
+            await super().write_bytes(path, data)
+            tasks.cancel_scope.cancel()
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(apply_patch, patch_of("*** Add File: a", "+1", "*** Add File: b", "+2"), Watched(tmp_path))
+    assert snapshot(tmp_path) == {"a": b"1\n", "b": b"2\n"}
 
 
 async def test_what_cannot_be_undone_is_said(tmp_path: Path) -> None:
