@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from unified_llm.providers.local import LocalServer, check_local
 
 ROOT = Path(__file__).parent.parent
+
+# A test that takes longer on a busy machine isn't wrong.
+settings.register_profile("no_deadline", deadline=None)
+settings.load_profile("no_deadline")
 
 
 @pytest.fixture
