@@ -10,8 +10,10 @@ import pytest
 from .conftest import HELLO, Serve
 
 RUNS = 200
-STAGES = "; ".join(f'n{number} [prompt="Do it"]' for number in range(8))
-CHAIN = f"digraph c {{ start [shape=Mdiamond]; exit [shape=Msquare]; {STAGES}; start -> {' -> '.join(f'n{n}' for n in range(8))} -> exit }}"
+NAMES = [f"n{number}" for number in range(8)]
+STAGES = "; ".join(f'{name} [prompt="Do it"]' for name in NAMES)
+PATH = " -> ".join(["start", *NAMES, "exit"])
+CHAIN = f"digraph c {{ start [shape=Mdiamond]; exit [shape=Msquare]; {STAGES}; {PATH} }}"
 
 
 @pytest.mark.slow

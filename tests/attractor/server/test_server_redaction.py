@@ -50,15 +50,10 @@ def test_what_is_hidden(text: str, shown: str | None) -> None:
 
 
 def test_variables_that_are_named_like_secrets_are_known() -> None:
-    environ = {
-        "OPENAI_API_KEY": "value-of-key-1",
-        "HOME": "/home/someone",
-        "CI_JOB_TOKEN": "value-of-token",
-        "PATH": "/bin/something",
-    }
+    environ = {"OPENAI_API_KEY": "value-of-key-1", "EDITOR": "an-editor", "CI_JOB_TOKEN": "value-of-token"}
     redactor = Redactor.from_environment(environ, ["more-than-that"])
     text = " ".join([*environ.values(), "more-than-that"])
-    assert redactor.redact(text) == f"{HIDDEN} /home/someone {HIDDEN} /bin/something {HIDDEN}"
+    assert redactor.redact(text) == f"{HIDDEN} an-editor {HIDDEN} {HIDDEN}"
 
 
 @given(JSON)
@@ -66,8 +61,7 @@ def test_json_stays_json_and_tells_no_secret(value: object) -> None:
     redactor = Redactor([SECRET])
     for ascii_only in (True, False):
         told = redactor.redact_json(json.dumps(value, ensure_ascii=ascii_only))
-        assert SECRET not in json.dumps(json.loads(told), ensure_ascii=False).encode().decode()
-        assert redactor.redact_json(told) == told or json.loads(redactor.redact_json(told)) == json.loads(told)
+        assert json.dumps(SECRET)[1:-1] not in json.dumps(json.loads(told))
 
 
 def test_nothing_that_is_served_tells_a_secret(serve: Serve, tmp_path: Path) -> None:
