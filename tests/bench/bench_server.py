@@ -20,6 +20,8 @@ SERVER = f"""
 import asyncio, socket, sys, uvicorn
 from pathlib import Path
 from attractor.server import FixedLauncher, create_app
+# As the command does.
+sys.setswitchinterval(0.0005)
 class Working:
     async def run(self, node, prompt, context):
         await asyncio.sleep({3 / RATE})

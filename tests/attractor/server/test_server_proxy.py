@@ -39,7 +39,7 @@ def proxy(tmp_path: Path) -> Iterator[Callable[[int], str]]:
         """Starts nginx with the configuration of the documentation, without TLS; its address."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        snippet = re.search(r"```nginx\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+        snippet = re.search(r"```text\n(server \{.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
         assert snippet
         server = re.sub(r"listen 443 ssl;", f"listen 127.0.0.1:{port};", snippet[1])
         server = re.sub(r"^.*ssl_certificate.*\n", "", server, flags=re.MULTILINE)

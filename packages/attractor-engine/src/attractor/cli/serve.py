@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from attractor.server.redaction import RedactingFilter
 from attractor.state.run_directory import default_runs_root
 
 _DEAD_AFTER_SECONDS = 60
+_SWITCH_SECONDS = 0.0005
 
 
 @click.command()
@@ -96,6 +98,8 @@ def serve(
     )
     write_note(f"Serving on http://{_to_url_host(host)}:{listener.getsockname()[1]} (Ctrl-C stops)\nruns    {root}")
     _log_to_stderr(redactor)
+    # Runs have a thread of their own, which should not wait long for the one that answers requests.
+    sys.setswitchinterval(_SWITCH_SECONDS)
 
     async def work() -> None:
         async with AsyncExitStack() as stack:

@@ -188,7 +188,7 @@ class Tails:
     """The tails of all runs that are watched."""
 
     def __init__(
-        self, redact: Redact, *, poll: float = 0.1, sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+        self, redact: Redact, *, poll: float = 0.25, sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     ) -> None:
         self._redact = redact
         self._poll = poll
