@@ -295,3 +295,21 @@ def test_the_token_is_asked_for(own_server: Callable[..., Any], open_page: Calla
     page.get_by_label("Token").fill("open-sesame")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+
+
+def test_several_gates_at_once(server: Any, open_page: Callable[..., Page], submit: Callable[..., str]) -> None:
+    source = """digraph G {
+        start [shape=Mdiamond]; done [shape=Msquare]; fan [shape=component]; join [shape=tripleoctagon]
+        one [shape=hexagon, label="One?"]; two [shape=hexagon, label="Two?"]
+        start -> fan; fan -> one; fan -> two; join -> done
+        one -> join [label="[Y] Yes"]; two -> join [label="[Y] Yes"] }"""
+    page = open_page(server, run_path(submit(server, source)))
+    expect(page.locator(".gates h2")).to_have_text("2 answers needed")
+    for name in ("one", "two"):
+        expect_state(page, name, "waiting")
+    page.locator(".gate", has_text="Two?").get_by_role("button", name="Yes").click()
+    expect(page.locator(".gate h3")).to_have_text(["One?"])
+    page.keyboard.press("y")
+    expect_status(page, "completed")
+    for name in ("one", "two"):
+        expect_state(page, name, "succeeded")
