@@ -135,12 +135,6 @@ async def test_run_that_can_not_begin_says_so(tmp_path: Path) -> None:
             _ = [item async for item in run]
 
 
-async def test_stream_must_be_opened() -> None:
-    with pytest.raises(RuntimeError, match="a stream must be opened first: async with"):
-        async for _ in chain("a").compile().stream({}):
-            pass
-
-
 async def test_observer_is_told_every_event(tmp_path: Path) -> None:
     seen: list[Event] = []
     await chain("a").compile().invoke({}, on_event=seen.append)

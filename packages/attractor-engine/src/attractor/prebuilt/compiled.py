@@ -13,6 +13,7 @@ from attractor.events import Event
 from attractor.graph import Graph
 from attractor.handlers.base import Handler
 from attractor.handlers.child_run import ChildPlan, ChildRunner
+from attractor.prebuilt.background import BackgroundTask
 from attractor.prebuilt.composition import GraphHandler, GraphNode, Mapper
 from attractor.prebuilt.errors import InterruptError, NodeError, StepLimitError
 from attractor.prebuilt.launch import Launch, RunnerOptions, prepare_launch
@@ -27,7 +28,7 @@ from attractor.prebuilt.run_record import (
     read_last_state,
 )
 from attractor.prebuilt.run_store import RunPlaces, RunStore
-from attractor.prebuilt.stream import RunStream, Updates
+from attractor.prebuilt.stream import RunStream, Updates, Watch, settle
 from attractor.result import RunResult
 from attractor.state.journal import has_checkpoint
 from attractor.state.run_directory import is_in_use, new_run_id, read_manifest
@@ -50,6 +51,7 @@ class CompiledGraph(Generic[S]):
         self.program = program
         self._options = options
         self._places = RunPlaces(store)
+        self._streamed: set[BackgroundTask] = set()
 
     async def invoke(
         self, input: Mapping[str, Any], *, run_id: str | None = None, on_event: Callable[[Event], object] | None = None
@@ -77,18 +79,17 @@ class CompiledGraph(Generic[S]):
         are several. A run that has ended gives its final state. Raises QuestionError where there is nothing, or more
         than one thing, that the value could be for; else as `invoke()`.
         """
+        await settle(self._streamed)
         launch = self._go_on(value, run_id, interrupt, on_event=on_event)
         return await self._run(launch)
 
     def stream(self, input: Mapping[str, Any], *, run_id: str | None = None) -> RunStream[S]:
         """The same as `invoke()`, and what happens meanwhile; see RunStream."""
-        return RunStream(partial(self._begin, input, run_id), self._execute, self._release)
+        return self._watch(partial(self._begin, input, run_id))
 
     def stream_resumed(self, value: Any = NOTHING, *, run_id: str | None = None, interrupt: str = "") -> RunStream[S]:
         """The same as `resume()`, and what happens from there on; see RunStream."""
-        return RunStream(
-            lambda updates: self._go_on(value, run_id, interrupt, updates=updates), self._execute, self._release
-        )
+        return self._watch(lambda updates: self._go_on(value, run_id, interrupt, updates=updates))
 
     def state(self, run_id: str | None = None) -> S:
         """The state of a run as its directory has it now, whichever process executes it."""
@@ -137,6 +138,10 @@ class CompiledGraph(Generic[S]):
         return prepare_launch(
             self.graph, self.program, self._options, run_dir, values=values, working_dir=working_dir, ties=ties
         ).runner
+
+    def _watch(self, prepare: Callable[[Updates], Launch]) -> RunStream[S]:
+        watch = Watch(prepare=prepare, execute=self._execute, release=self._release)
+        return RunStream(watch, self._streamed)
 
     def _begin(
         self,

@@ -1,17 +1,18 @@
 """Watching a run of a Python graph while it goes."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
 import anyio
-from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from attractor.event_log import read_events
 from attractor.events import Event, StageCompleted
+from attractor.prebuilt.background import BackgroundTask
 from attractor.prebuilt.errors import InterruptError, NodeError, StepLimitError
 from attractor.prebuilt.launch import Launch
 from attractor.prebuilt.node_context import S
@@ -52,83 +53,137 @@ class RunStream(Generic[S]):
 
     The run begins with the `async with`, and is cancelled if that is left before it ended; it can be resumed then. What
     `invoke()` would raise, iterating raises behind the last item.
+
+    `async for item in graph.stream(input)` alone does the same: the run begins with the first item. It is cancelled
+    when iterating is, by `aclose()`, and soon after nobody holds the stream any more, as behind a `break`.
     """
 
-    def __init__(
-        self,
-        prepare: Callable[[Updates], Launch],
-        execute: Callable[[Launch], Awaitable[S]],
-        release: Callable[[Launch, BaseException | None], None],
-    ) -> None:
-        self._prepare = prepare
-        self._execute = execute
-        self._release = release
-        self._updates = Updates()
-        self._tasks: TaskGroup | None = None
-        self._result: S | None = None
-        self._error: Exception | None = None
+    def __init__(self, watch: "Watch[S]", tasks: set[BackgroundTask]) -> None:
+        self._watch = watch
+        self._tasks = tasks
+        self._task: BackgroundTask | None = None
+        self._is_scoped = False
 
     @property
     def result(self) -> S:
         """The final state of a run that ended; raises RuntimeError before that."""
-        if self._result is None:
+        if self._watch.result is None:
             raise RuntimeError("the run has no result yet; iterate to the end of its stream")
-        return self._result
+        return self._watch.result
 
     async def __aenter__(self) -> Self:
-        launch = self._prepare(self._updates)
-        send, self._receive = anyio.create_memory_object_stream[Event | StateUpdate](0)
-        self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._run, launch, send)
+        self._is_scoped = True
+        await self._begin()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._tasks is not None
-        self._tasks.cancel_scope.cancel()
-        self._receive.close()
-        # What the caller raised is not the tasks', and must not come out in a group.
-        await self._tasks.__aexit__(None, None, None)
+        await self.aclose()
 
     def __aiter__(self) -> AsyncIterator[Event | StateUpdate]:
-        if self._tasks is None:
-            raise RuntimeError("a stream must be opened first: async with graph.stream(...) as run")
         return self
 
     async def __anext__(self) -> Event | StateUpdate:
+        if self._task is None:
+            await self._begin()
         try:
-            return await self._receive.receive()
-        except anyio.EndOfStream:
-            if self._error is not None:
-                raise self._error from self._error.__cause__
+            return await self._watch.receive.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            if (error := self._watch.error) is not None:
+                raise error from error.__cause__
             raise StopAsyncIteration from None
+        except anyio.get_cancelled_exc_class():
+            if not self._is_scoped:
+                await self.aclose()
+            raise
 
-    async def _run(self, launch: Launch, send: MemoryObjectSendStream[Event | StateUpdate]) -> None:
+    async def aclose(self) -> None:
+        """Cancel the run, unless it has ended, and wait for that."""
+        if self._task is not None:
+            self._task.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._task.wait()
+
+    def __del__(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _begin(self) -> None:
+        if self._task is not None:
+            raise RuntimeError("a stream is one run; call graph.stream() again for another")
+        await settle(self._tasks)
+        launch = self._watch.begin()
+        tasks = self._tasks
+        # Nothing in it may hold this object, whose end must end it.
+        self._task = task = BackgroundTask(partial(self._watch.run, launch, lambda: tasks.discard(task)))
+        tasks.add(task)
+
+
+async def settle(tasks: Iterable[BackgroundTask]) -> None:
+    """Wait for those that were cancelled, so that their runs may go on elsewhere."""
+    for task in list(tasks):
+        if task.is_ending:
+            await task.wait()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Watch(Generic[S]):
+    """A run that is watched, without whoever watches it. `error` is what `invoke()` would have raised."""
+
+    prepare: Callable[[Updates], Launch]
+    execute: Callable[[Launch], Awaitable[S]]
+    release: Callable[[Launch, BaseException | None], None]
+    result: S | None = None
+    error: BaseException | None = None
+    receive: MemoryObjectReceiveStream[Event | StateUpdate] = field(init=False)
+    _send: MemoryObjectSendStream[Event | StateUpdate] = field(init=False)
+    _updates: Updates = field(default_factory=Updates)
+
+    def begin(self) -> Launch:
+        """Raises what is wrong with the input."""
+        launch = self.prepare(self._updates)
+        self._send, self.receive = anyio.create_memory_object_stream[Event | StateUpdate](0)
+        return launch
+
+    async def run(self, launch: Launch, on_end: Callable[[], object]) -> None:
         """Run, and let what is told be read to its end."""
-        last = _count_events(launch)
         try:
-            async with send, anyio.create_task_group() as telling:
-                telling.start_soon(self._tell, launch, send, last)
-                try:
-                    self._result = await self._execute(launch)
-                except Exception as error:
-                    self._error = error
-                    if not isinstance(error, InterruptError | NodeError | StepLimitError):
-                        # It may be that the run didn't begin, and will tell nothing.
-                        telling.cancel_scope.cancel()
+            await self._run(launch)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            self.error = self.error or error
         finally:
-            self._release(launch, self._error)
+            # Nothing is left to be read: the stream holds no item.
+            self._send.close()
+            self.receive.close()
+            try:
+                self.release(launch, self.error)
+            finally:
+                on_end()
 
-    async def _tell(self, launch: Launch, send: MemoryObjectSendStream[Event | StateUpdate], last: int) -> None:
+    async def _run(self, launch: Launch) -> None:
+        last = _count_events(launch)
+        async with anyio.create_task_group() as telling:
+            telling.start_soon(self._tell, launch, last)
+            try:
+                self.result = await self.execute(launch)
+            except Exception as error:
+                self.error = error
+                if not isinstance(error, InterruptError | NodeError | StepLimitError):
+                    # It may be that the run didn't begin, and will tell nothing.
+                    telling.cancel_scope.cancel()
+
+    async def _tell(self, launch: Launch, last: int) -> None:
         # Whoever reads may be gone.
         async with aclosing(launch.runner.events()) as events:
             with suppress(anyio.BrokenResourceError):
                 async for event in events:
                     if event.sequence > last:
-                        await send.send(event)
+                        await self._send.send(event)
                         if (update := self._updates.take(event)) is not None:
-                            await send.send(update)
+                            await self._send.send(update)
 
 
 def _count_events(launch: Launch) -> int:
