@@ -134,17 +134,17 @@ async def test_stream_that_another_thread_forgets_ends_too(tmp_path: Path) -> No
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_stream_may_outlive_its_event_loop(tmp_path: Path, backend: str) -> None:
     waiting = Waiting(tmp_path)
-    run = waiting.compiled.stream({}, run_id="r")
+    held = [waiting.compiled.stream({}, run_id="r")]
 
     async def begin() -> None:
-        async for item in run:
+        async for item in held[0]:
             if isinstance(item, StateUpdate):
                 return
 
     anyio.run(begin, backend=backend)
-    anyio.run(run.aclose, backend=backend)
+    anyio.run(held[0].aclose, backend=backend)
     assert waiting.ended <= 1
-    del run
+    held.clear()
     gc.collect()
     assert anyio.run(waiting.go_on, backend=backend) == {"items": ["a", "waited"]}
 

@@ -25,6 +25,10 @@ class BackgroundTask:
         self._loop: Any = current_token().native_token
         self._task = self._start(function)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
     def cancel(self) -> None:
         """Any thread may call this, at any time, a finalizer too."""
         self.is_ending = True

@@ -1,6 +1,6 @@
 """Watching a run of a Python graph while it goes."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -113,18 +113,18 @@ class RunStream(Generic[S]):
         if self._task is not None:
             raise RuntimeError("a stream is one run; call graph.stream() again for another")
         await settle(self._tasks)
-        launch = self._watch.begin()
-        tasks = self._tasks
         # Nothing in it may hold this object, whose end must end it.
-        self._task = task = BackgroundTask(partial(self._watch.run, launch, lambda: tasks.discard(task)))
-        tasks.add(task)
+        self._task = BackgroundTask(partial(self._watch.run, self._watch.begin()))
+        self._tasks.add(self._task)
 
 
-async def settle(tasks: Iterable[BackgroundTask]) -> None:
-    """Wait for those that were cancelled, so that their runs may go on elsewhere."""
+async def settle(tasks: set[BackgroundTask]) -> None:
+    """Wait for those that were cancelled, so that their runs may go on elsewhere, and forget those that have ended."""
     for task in list(tasks):
         if task.is_ending:
             await task.wait()
+        if task.is_ending or task.has_ended:
+            tasks.discard(task)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -146,7 +146,7 @@ class Watch(Generic[S]):
         self._send, self.receive = anyio.create_memory_object_stream[Event | StateUpdate](0)
         return launch
 
-    async def run(self, launch: Launch, on_end: Callable[[], object]) -> None:
+    async def run(self, launch: Launch) -> None:
         """Run, and let what is told be read to its end."""
         try:
             await self._run(launch)
@@ -158,10 +158,7 @@ class Watch(Generic[S]):
             # Nothing is left to be read: the stream holds no item.
             self._send.close()
             self.receive.close()
-            try:
-                self.release(launch, self.error)
-            finally:
-                on_end()
+            self.release(launch, self.error)
 
     async def _run(self, launch: Launch) -> None:
         last = _count_events(launch)
