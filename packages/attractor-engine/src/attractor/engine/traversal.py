@@ -74,6 +74,12 @@ class Place:
             outer=(*self.outer, checkpoint),
         )
 
+    def status_behind(self, route: Route) -> RunStatus:
+        """Where a traversal here stands when it has taken a route."""
+        if route.target in self.stops:
+            return RunStatus.COMPLETED
+        return RunStatus.RESTARTED if route.edge is not None and route.edge.loop_restart else RunStatus.RUNNING
+
 
 @dataclass(slots=True)
 class Traversal:
@@ -123,7 +129,7 @@ class Traversal:
         self._record(Step(node_id="", next_node=here.next_node, edge=here.edge, given=given))
 
     async def _step(self, node: Node) -> Step:
-        if reason := self.walk.budget.limits.refuse_visit(node, self._count_visits(node)):
+        if reason := self.walk.budget.limits.refuse_visit(node, _count_visits(node, self.checkpoint, self.place)):
             return self._fail(reason)
         at_exit = self.walk.graph.handler_type(node) == "exit"
         if not at_exit and (reason := self.walk.budget.refuse()):
@@ -132,7 +138,7 @@ class Traversal:
             return self._turn_away(node, gate)
         facts = self.context.run
         facts.previous_node = self.checkpoint.current_node
-        facts.incoming_edge = self._incoming_edge()
+        facts.incoming_edge = _find_incoming_edge(self.walk.graph, self.checkpoint)
         facts.given = tuple(self.checkpoint.given)
         try:
             outcome, attempts = await self.walk.stages.execute(node, self.context)
@@ -162,7 +168,7 @@ class Traversal:
 
     def _advance(self, node: Node, outcome: Outcome, attempts: int, at_exit: bool) -> Step:
         """Where a node's outcome leads."""
-        if outcome.status is StageStatus.FAIL and not self._passes_on(node):
+        if outcome.status is StageStatus.FAIL and not _passes_on(self.walk.graph, node):
             reason = self.walk.budget.limits.refuse_failure(node, outcome.failure_reason, self.checkpoint)
             if reason:
                 return self._fail(reason, node, outcome, attempts)
@@ -176,10 +182,12 @@ class Traversal:
                 attempts=attempts,
                 next_node=route.target,
                 edge=_index(route.edge, self.walk.graph),
-                status=self._status_behind(route),
+                status=self.place.status_behind(route),
             )
         # A path that ends before the exit ends the run too; that is no way around a goal gate.
-        gate = None if at_exit or self.place.path else self._find_unsatisfied(node, outcome)
+        gate = (
+            None if at_exit or self.place.path else _find_unsatisfied(self.walk.graph, self.checkpoint, node, outcome)
+        )
         if gate is not None:
             return self._end_at_gate(node, outcome, attempts, gate)
         return Step(node_id=node.id, outcome=outcome, attempts=attempts, status=RunStatus.COMPLETED)
@@ -197,11 +205,6 @@ class Traversal:
         if self.place.path and route.edge is not None and route.edge.loop_restart:
             return f"the edge to {route.target!r} has loop_restart, but a branch can't restart the run"
         return ""
-
-    def _status_behind(self, route: Route) -> RunStatus:
-        if route.target in self.place.stops:
-            return RunStatus.COMPLETED
-        return RunStatus.RESTARTED if route.edge is not None and route.edge.loop_restart else RunStatus.RUNNING
 
     def _turn_away(self, node: Node, gate: Node) -> Step:
         """What the exit does about an unsatisfied goal gate (section 3.4)."""
@@ -231,9 +234,11 @@ class Traversal:
     def _fail(self, reason: str, node: Node | None = None, outcome: Outcome | None = None, attempts: int = 1) -> Step:
         """The run ends here. A resumption tries the stage again that failed."""
         again = node.id if node else self.checkpoint.next_node
-        if node and self._passes_on(node):
+        if node and _passes_on(self.walk.graph, node):
             behind = (
-                id for id in reversed(self.checkpoint.completed_nodes) if not self._passes_on(self.walk.graph.nodes[id])
+                id
+                for id in reversed(self.checkpoint.completed_nodes)
+                if not _passes_on(self.walk.graph, self.walk.graph.nodes[id])
             )
             again = next(behind, again)
         elif node and self.checkpoint.branches and is_fan_in(self.walk.graph, node.id):
@@ -277,25 +282,31 @@ class Traversal:
             self.walk.budget.report()
         self.walk.emit(CheckpointSaved, node_id=entry.step.node_id or self.checkpoint.current_node)
 
-    def _find_unsatisfied(self, node: Node, outcome: Outcome) -> Node | None:
-        if outcome.status is StageStatus.SKIPPED:
-            return check_goal_gates(self.walk.graph, self.checkpoint.node_outcomes)
-        return check_goal_gates(self.walk.graph, {**self.checkpoint.node_outcomes, node.id: outcome})
-
-    def _count_visits(self, node: Node) -> int:
-        return sum(state.visits.get(node.id, 0) for state in (self.checkpoint, *self.place.outer))
-
-    def _incoming_edge(self) -> Edge | None:
-        index = self.checkpoint.edge
-        edges = self.walk.graph.outgoing_edges(self.checkpoint.current_node)
-        return edges[index] if index is not None and index < len(edges) else None
-
-    def _passes_on(self, node: Node) -> bool:
-        return self.walk.graph.handler_type(node) == "conditional"
-
 
 def _index(edge: Edge | None, graph: Graph) -> int | None:
     """The edge's place among those of its source; None for a jump."""
     if edge is None:
         return None
     return next(index for index, other in enumerate(graph.outgoing_edges(edge.source)) if other is edge)
+
+
+def _find_incoming_edge(graph: Graph, checkpoint: Checkpoint) -> Edge | None:
+    """The edge by which a traversal came to the next node; None for a jump."""
+    edges = graph.outgoing_edges(checkpoint.current_node)
+    return edges[checkpoint.edge] if checkpoint.edge is not None and checkpoint.edge < len(edges) else None
+
+
+def _find_unsatisfied(graph: Graph, checkpoint: Checkpoint, node: Node, outcome: Outcome) -> Node | None:
+    """The first goal gate that did not succeed, once the node has this outcome."""
+    if outcome.status is StageStatus.SKIPPED:
+        return check_goal_gates(graph, checkpoint.node_outcomes)
+    return check_goal_gates(graph, {**checkpoint.node_outcomes, node.id: outcome})
+
+
+def _count_visits(node: Node, checkpoint: Checkpoint, place: Place) -> int:
+    """In all of the run, as far as a traversal there knows of it."""
+    return sum(state.visits.get(node.id, 0) for state in (checkpoint, *place.outer))
+
+
+def _passes_on(graph: Graph, node: Node) -> bool:
+    return graph.handler_type(node) == "conditional"
