@@ -8,7 +8,20 @@ import anyio
 import pytest
 from attractor.event_log import read_events
 from attractor.events import ParallelBranchStarted
-from attractor.prebuilt import END, START, ChannelError, Graph, NodeContext, NodeError, State, add, append, merge, union
+from attractor.prebuilt import (
+    END,
+    START,
+    ChannelError,
+    Graph,
+    GraphError,
+    NodeContext,
+    NodeError,
+    State,
+    add,
+    append,
+    merge,
+    union,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -229,8 +242,22 @@ async def test_branch_without_a_node_ends_where_the_others_join() -> None:
     assert (await graph.compile().invoke({}))["items"] == ["a", "b", "c"]
 
 
-async def test_branch_that_leads_back_to_its_beginning_is_refused() -> None:
+def test_branch_that_leads_back_to_its_beginning_is_refused() -> None:
     graph = fan(2)
     graph.add_node("back", lambda state: None).add_edge("split", "back").add_edge("back", "split")
-    with pytest.raises(NodeError, match=r"a branch of fan-out 'split\.branches' leads back to it"):
-        await graph.compile().invoke({})
+    with pytest.raises(GraphError, match="the branch from 'split' to 'back' leads back to 'split' before"):
+        graph.compile()
+
+
+def test_branch_that_may_lead_back_is_refused_and_a_loop_behind_the_join_is_not() -> None:
+    graph = fan(2)
+    graph.add_node("back", lambda state: None).add_edge("split", "back")
+    graph.add_conditional_edges("back", lambda state: "on", {"again": "split", "on": END})
+    with pytest.raises(GraphError, match=r"'back' leads back to 'split' before the branches meet at 'END'"):
+        graph.compile()
+    inner = Graph(Work).add_edge(START, "a").add_edge(START, "b").add_edge("a", "c").add_edge("a", "d")
+    for name in ("a", "b", "c", "d", "meet"):
+        inner.add_node(name, lambda state: None)
+    inner.add_edge("c", "meet").add_conditional_edges("d", lambda state: 1, {1: "a", 2: "meet"}).add_edge("b", "meet")
+    with pytest.raises(GraphError, match=r"from 'a' to 'd' leads back to 'a' before the branches meet at 'meet'"):
+        inner.compile()

@@ -62,11 +62,7 @@ class Children:
 
     def open(self, plan: ChildPlan) -> ChildRunner:
         """See ChildPipelines."""
-        depth = self.ties.depth + 1
-        if depth > MAX_DEPTH:
-            raise PipelineConfigurationError(
-                f"pipelines lie within pipelines more than {MAX_DEPTH} deep; does one of them run itself?"
-            )
+        depth = deepen(self.ties.depth)
         inherited = plan.working_dir or self.ties.working_dir
         ties = Ties(
             depth=depth,
@@ -75,6 +71,15 @@ class Children:
             questions_root=plan.questions_root,
         )
         return self.make(plan, ties)
+
+
+def deepen(depth: int) -> int:
+    """The depth of a run within one of this depth; raises PipelineConfigurationError if that is too deep."""
+    if depth >= MAX_DEPTH:
+        raise PipelineConfigurationError(
+            f"pipelines lie within pipelines more than {MAX_DEPTH} deep; does one of them run itself?"
+        )
+    return depth + 1
 
 
 def find_places(path: str, graph: Graph, working_dir: Path) -> list[Path]:

@@ -151,7 +151,7 @@ class Execution:
             clock=self._clock,
             elapsed=self._count_elapsed,
         )
-        context.run.working_dir = self._ties.working_dir
+        context.run.working_dir, context.run.depth = self._ties.working_dir, self._ties.depth
         return start_traversal(walk, checkpoint, context, resumed=checkpoint.current_node != "")
 
     async def _run_ticking(self, traversal: Traversal, store: CheckpointStore) -> None:

@@ -8,6 +8,7 @@ from attractor.effects import (
     artifact_key,
     effect_key,
 )
+from attractor.engine.limits import Limits
 from attractor.handlers.convergence import Candidate
 from attractor.handlers.gates import GateResult
 from attractor.prebuilt.assembly import END, START
@@ -22,6 +23,7 @@ from attractor.prebuilt.errors import (
     GraphError,
     Interrupt,
     InterruptError,
+    LimitError,
     NodeError,
     RouteError,
     StepLimitError,
@@ -52,6 +54,8 @@ __all__ = [
     "IdempotentOp",
     "Interrupt",
     "InterruptError",
+    "LimitError",
+    "Limits",
     "MemoryEffectStore",
     "NodeContext",
     "NodeError",

@@ -7,6 +7,7 @@ from typing import Any
 
 from attractor.diagnostics import Severity
 from attractor.dot import format_graph
+from attractor.engine.joins import Joins
 from attractor.engine.routing import normalize_label
 from attractor.graph import BUILT_IN_TYPES, Edge, Graph, Node, Value, to_text
 from attractor.prebuilt.errors import GraphError
@@ -74,6 +75,7 @@ def assemble(
     graph = Graph(name, made, tuple(lines))
     if wrong := [str(found) for found in validate(graph, handler_types=_TYPES) if found.severity is Severity.ERROR]:
         raise GraphError("; ".join(wrong))
+    _check_branches(graph, [source for source in (START, *nodes) if len(targets.get(source, ())) > 1])
     routed = {f"{START}.route" if source == START else source: each for source, each in branchings.items()}
     return Assembly(replace(graph, source=format_graph(graph)), routed)
 
@@ -110,6 +112,26 @@ def _check(nodes: Iterable[str], ways: Mapping[str, Sequence[str]]) -> None:
         raise GraphError(f"no path leads from START to {', '.join(map(repr, lost))}; add an edge, or drop the node")
     if END not in reached:
         raise GraphError("no path leads from START to END: the graph would never end")
+
+
+def _check_branches(graph: Graph, forks: Iterable[str]) -> None:
+    """A branch ends where all meet, and so can't lead back to where it began."""
+    joins = Joins(graph)
+    for fork in forks:
+        fan_out = f"{fork}.branches"
+        join = joins.find(fan_out)
+        for edge in graph.outgoing_edges(fan_out):
+            seen, waiting = {join}, [edge.target]
+            for node in waiting:
+                if node in seen:
+                    continue
+                seen.add(node)
+                waiting += [way.target for way in graph.outgoing_edges(node)]
+            if fan_out in seen:
+                raise GraphError(
+                    f"the branch from {fork!r} to {edge.target!r} leads back to {fork!r} before the branches meet"
+                    f"{f' at {join!r}' if join else ''}; let it end there, and loop from there"
+                )
 
 
 def _check_keys(branchings: Mapping[str, Branching]) -> None:

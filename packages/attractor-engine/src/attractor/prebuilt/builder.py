@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, overload
 
 from attractor.backends.base import CodergenBackend
+from attractor.engine.limits import Limits
 from attractor.engine.retry import PRESETS
 from attractor.graph import Duration, Value
 from attractor.handlers.base import Handler, HandlerRegistry
@@ -136,6 +137,7 @@ class Graph(Generic[S]):
         *,
         checkpointer: RunStore | str | Path | None = None,
         step_limit: int = STEP_LIMIT,
+        limits: Limits = Limits(),
         backend: CodergenBackend | None = None,
         interviewer: Interviewer | None = None,
         handlers: HandlerRegistry | Mapping[str, Handler] | None = None,
@@ -144,8 +146,9 @@ class Graph(Generic[S]):
         """The graph, ready to run; raises GraphError if it can't be.
 
         `checkpointer` is the folder (or a RunStore) that keeps a directory for each run; without one, nothing is kept
-        of a run that has ended. `step_limit` bounds the executions of nodes in a run. The rest is for pipelines within
-        the graph, see PipelineRunner.
+        of a run that has ended. `step_limit` bounds the executions of nodes in a run, and `limits` what it costs and how
+        long it takes, graphs and pipelines within it included (for visits of nodes, `step_limit` counts instead). The
+        rest is for pipelines within the graph, see PipelineRunner.
         """
         if step_limit < 1:
             raise ValueError("step_limit must be at least 1")
@@ -163,7 +166,9 @@ class Graph(Generic[S]):
             step_limit=step_limit,
         )
         store = RunStore(checkpointer) if isinstance(checkpointer, str | Path) else checkpointer
-        options = RunnerOptions(backend=backend, interviewer=interviewer, handlers=handlers, working_dir=working_dir)
+        options = RunnerOptions(
+            backend=backend, interviewer=interviewer, handlers=handlers, working_dir=working_dir, limits=limits
+        )
         return CompiledGraph(pipeline.graph, program, store, options)
 
 

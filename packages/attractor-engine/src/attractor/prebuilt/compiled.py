@@ -15,15 +15,15 @@ from attractor.handlers.base import Handler
 from attractor.handlers.child_run import ChildPlan, ChildRunner
 from attractor.prebuilt.background import BackgroundTask
 from attractor.prebuilt.composition import GraphHandler, GraphNode, Mapper
-from attractor.prebuilt.errors import InterruptError, NodeError, StepLimitError
+from attractor.prebuilt.errors import InterruptError, LimitError, NodeError
 from attractor.prebuilt.launch import Launch, RunnerOptions, prepare_launch
 from attractor.prebuilt.node_context import S
 from attractor.prebuilt.node_handler import Program
 from attractor.prebuilt.run_record import (
     Snapshot,
     extract_state,
-    find_failed,
     find_interrupts,
+    find_stop,
     read_history,
     read_last_state,
 )
@@ -59,7 +59,7 @@ class CompiledGraph(Generic[S]):
         """Run the graph to its end, and return its final state.
 
         `input` is what the channels begin with, as it is: no reducer folds it. Raises ChannelError for an input that
-        doesn't fit the state, NodeError if a node fails, StepLimitError, InterruptError if a node waits for a value,
+        doesn't fit the state, NodeError if a node fails, LimitError, InterruptError if a node waits for a value,
         RunDirectoryError if there is a run of that id.
         """
         launch = self._begin(input, run_id, on_event=on_event)
@@ -215,10 +215,12 @@ class CompiledGraph(Generic[S]):
             raise InterruptError(payload, run_id=run_dir.name, run_dir=run_dir, interrupts=interrupts)
         if result.status.is_success:
             return cast("S", extract_state(result.context))
-        node = find_failed(run_dir)
-        cause = launch.errors.get(node)
-        if isinstance(cause, StepLimitError):
+        stop = find_stop(run_dir)
+        node, cause = stop.node, launch.errors.get(stop.node)
+        if isinstance(cause, LimitError):
             raise cause
+        if stop.at_limit and cause is None:
+            raise LimitError(f"run {run_dir.name} stopped at node {node!r}: {result.failure_reason}")
         reason = result.failure_reason if cause is None else f"{type(cause).__name__}: {cause}"
         raise NodeError(node, reason, run_id=run_dir.name, run_dir=run_dir if self._places.store else None) from cause
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from attractor.children import deepen
 from attractor.dot import parse_dot
 from attractor.engine.execution import Ties
 from attractor.graph import Graph, Node
@@ -137,9 +138,9 @@ async def run_graph(graph: Runnable, stage: Stage, values: Mapping[str, Any]) ->
 
 
 def bind_to(context: Context, plan: ChildPlan) -> Ties:
-    """What binds a run within a stage to the run around it."""
+    """What binds a run within a stage to the run around it; raises PipelineConfigurationError if it lies too deep."""
     return Ties(
-        depth=1,
+        depth=deepen(context.run.depth),
         refuse_usage=plan.refuse_usage,
         working_dir=plan.working_dir or context.run.working_dir,
         questions_root=plan.questions_root,

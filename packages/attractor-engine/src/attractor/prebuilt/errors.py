@@ -21,7 +21,11 @@ class RouteError(AttractorError):
     """A router failed, or gave a key that its conditional edges don't have. Names the node and the key."""
 
 
-class StepLimitError(AttractorError):
+class LimitError(AttractorError):
+    """A run came to one of its limits of cost, tokens or time. With higher ones it can be resumed."""
+
+
+class StepLimitError(LimitError):
     """A run took more steps than its graph's `step_limit`."""
 
 

@@ -1,7 +1,7 @@
 """Making the runner of a Python graph's run: the one that pipelines have, with handlers of the graph's own."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,13 @@ from attractor.result import RunResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerOptions:
-    """What the pipelines within a graph run with; see PipelineRunner."""
+    """What the pipelines within a graph run with, see PipelineRunner, and the limits of the graph's own runs."""
 
     backend: CodergenBackend | None = None
     interviewer: Interviewer | None = None
     handlers: HandlerRegistry | Mapping[str, Handler] | None = None
     working_dir: str | Path | None = None
+    limits: Limits = Limits()
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ def prepare_launch(
         handlers=build_handlers(handler),
         context={f"{PREFIX}{name}": value for name, value in (values or {}).items()},
         working_dir=own,
-        limits=Limits(max_node_visits=program.step_limit + 1),
+        limits=replace(options.limits, max_node_visits=program.step_limit + 1),
         ties=ties,
     )
     runner.on_event = on_event

@@ -80,14 +80,26 @@ def find_interrupts(run_dir: Path) -> list[Interrupt]:
     return found
 
 
-def find_failed(run_dir: Path) -> str:
-    """The node at which a failed run stopped; of parallel branches the first one that failed."""
-    return _find_failed(load_last_checkpoint(run_dir))
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a failed run stopped: of parallel branches the first one that failed.
+
+    `at_limit` holds if `node` did not fail itself, but a limit ended the run in front of it.
+    """
+
+    node: str
+    at_limit: bool
 
 
-def _find_failed(checkpoint: Checkpoint) -> str:
+def find_stop(run_dir: Path) -> Stop:
+    """Where a failed run stopped."""
+    return _find_stop(load_last_checkpoint(run_dir))
+
+
+def _find_stop(checkpoint: Checkpoint) -> Stop:
     if checkpoint.next_node == checkpoint.fan_out:
         for number in sorted(checkpoint.branches, key=int):
             if checkpoint.branches[number].status is RunStatus.FAILED:
-                return _find_failed(checkpoint.branches[number])
-    return checkpoint.next_node
+                return _find_stop(checkpoint.branches[number])
+    node = checkpoint.next_node
+    return Stop(node, node not in checkpoint.failures)

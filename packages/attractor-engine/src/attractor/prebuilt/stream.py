@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from attractor.event_log import read_events
 from attractor.events import Event, StageCompleted
 from attractor.prebuilt.background import BackgroundTask
-from attractor.prebuilt.errors import InterruptError, NodeError, StepLimitError
+from attractor.prebuilt.errors import InterruptError, LimitError, NodeError
 from attractor.prebuilt.launch import Launch
 from attractor.prebuilt.node_context import S
 
@@ -168,7 +168,7 @@ class Watch(Generic[S]):
                 self.result = await self.execute(launch)
             except Exception as error:
                 self.error = error
-                if not isinstance(error, InterruptError | NodeError | StepLimitError):
+                if not isinstance(error, InterruptError | LimitError | NodeError):
                     # It may be that the run didn't begin, and will tell nothing.
                     telling.cancel_scope.cancel()
 

@@ -72,7 +72,7 @@ class RunFacts:
     also after a restart; `questions_root` that of the outermost run, which has the questions of all. `tell` lets
     observers know what the stage is doing now: a kind and a short text; `emit` records an event. `refuse_child` tells a stage that is a run
     itself, given that run's directory and what it used, why it may use no more. `working_dir` is where a run within
-    another works, if its node says so.
+    another works, if its node says so; `depth` counts the runs around this one.
     """
 
     run_id: str = ""
@@ -96,6 +96,7 @@ class RunFacts:
     emit: Emit = lambda kind, **fields: kind(**fields)
     refuse_child: Callable[[str, TokenUsage | None], str] = lambda child, usage: ""
     working_dir: Path | None = None
+    depth: int = 0
 
     def attempt_number(self, node_id: str) -> int:
         """Which attempt of the whole run this is for the node that is executed, counted from 1."""
