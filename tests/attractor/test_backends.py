@@ -117,6 +117,26 @@ async def test_an_agent_works_through_tools_and_its_last_text_is_the_response(tm
     assert len(adapter.requests[2].messages) == 2, "and begins a fresh conversation"
 
 
+async def test_what_an_agent_changes_in_files_is_kept_as_a_diff(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("one\ntwo\u2028still two\nthree")
+    (tmp_path / "same.txt").write_text("same")
+    (tmp_path / "blob").write_bytes(b"\xff\xfe\x00")
+    calls = [
+        ("edit_file", {"file_path": "old.txt", "old_string": "one", "new_string": "ONE"}),
+        ("write_file", {"file_path": str(tmp_path / "new.txt"), "content": "hello\n"}),
+        ("write_file", {"file_path": "same.txt", "content": "same"}),
+        ("write_file", {"file_path": "blob", "content": "text now"}),
+    ]
+    await run_agents(tmp_path, respond(tool_calls=calls), "Did it.", "Nothing to do.")
+    assert (tmp_path / "run" / "a" / "changes.diff").read_text() == (
+        "Files a/blob and b/blob differ\n"
+        "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+hello\n"
+        "--- a/old.txt\n+++ b/old.txt\n@@ -1,3 +1,3 @@\n-one\n+ONE\n two\u2028still two\n three\n"
+        "\\ No newline at end of file\n"
+    )
+    assert not (tmp_path / "run" / "b" / "changes.diff").exists()
+
+
 async def test_an_agent_reports_its_outcome_with_a_tool(tmp_path: Path) -> None:
     nonsense = respond(tool_calls=[("report_outcome", {"outcome": "success", "context_updates": "x"})])
     report = {"outcome": "needs_work", "notes": "two bugs", "context_updates": {"bugs": 2}}

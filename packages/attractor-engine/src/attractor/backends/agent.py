@@ -27,6 +27,7 @@ from unified_llm import Client
 
 from attractor.backends.agent_activity import SessionWatch
 from attractor.backends.agent_session import work
+from attractor.backends.changed_files import CHANGES_NAME, ChangedFiles
 from attractor.backends.model_choice import choose_model
 from attractor.backends.threads import find_thread
 from attractor.backends.tool_hooks import HookCommands, ToolHooks
@@ -56,7 +57,8 @@ class AgentBackend:
     ATTRACTOR_STAGE_DIR names. If it does neither, the stage succeeds when the session ended by itself and fails when it
     was cut short. Stages of `full` fidelity and the same thread carry one conversation on. What is written to
     steering.md of the stage's directory while it works is said to it. `tool_hooks.pre` and `tool_hooks.post` of node or
-    graph run around its tool calls; see ToolHooks.
+    graph run around its tool calls; see ToolHooks. What an attempt's tools changed in files stands in changes.diff
+    there.
 
     `model` and `provider` are for stages and graphs that name none; see `choose_model()`. `environment` makes another
     place to work in, given the variables that commands shall see beside their own; each session cleans its own up.
@@ -87,9 +89,10 @@ class AgentBackend:
         thread = find_thread(node, context)
         effort = node.reasoning_effort or self._config.reasoning_effort
         hooks = self._make_hooks(node, context)
+        files = ChangedFiles(self._make_environment(variables, context.run.working_dir))
         session = Session(
             self._make_profile(node, context, reports),
-            self._make_environment(variables, context.run.working_dir),
+            files,
             client=self._client,
             config=replace(self._config, reasoning_effort=effort),
             history=self._threads.get(thread, []) if thread else [],
@@ -105,6 +108,8 @@ class AgentBackend:
                 await hooks.close()
             watch.close()
             report_usage(context, session.total_usage, session.provider_profile.model)
+            if stage_dir and files.diff:
+                (stage_dir / CHANGES_NAME).write_bytes(files.diff.encode("utf-8", "replace"))
         if thread:
             self._threads[thread] = list(session.history)
         if result.error is not None:
