@@ -137,7 +137,7 @@ class Graph(Generic[S]):
         *,
         checkpointer: RunStore | str | Path | None = None,
         step_limit: int = STEP_LIMIT,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
         backend: CodergenBackend | None = None,
         interviewer: Interviewer | None = None,
         handlers: HandlerRegistry | Mapping[str, Handler] | None = None,
@@ -146,8 +146,8 @@ class Graph(Generic[S]):
         """The graph, ready to run; raises GraphError if it can't be.
 
         `checkpointer` is the folder (or a RunStore) that keeps a directory for each run; without one, nothing is kept
-        of a run that has ended. `step_limit` bounds the executions of nodes in a run, and `limits` what it costs and how
-        long it takes, graphs and pipelines within it included (for visits of nodes, `step_limit` counts instead). The
+        of a run that has ended. `step_limit` bounds the executions of nodes in a run, whatever `max_node_visits` of
+        `limits` says; these bound what it costs and how long it takes, graphs and pipelines within it included. The
         rest is for pipelines within the graph, see PipelineRunner.
         """
         if step_limit < 1:

@@ -28,7 +28,7 @@ class RunnerOptions:
     interviewer: Interviewer | None = None
     handlers: HandlerRegistry | Mapping[str, Handler] | None = None
     working_dir: str | Path | None = None
-    limits: Limits = Limits()
+    limits: Limits | None = None
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def prepare_launch(
         handlers=build_handlers(handler),
         context={f"{PREFIX}{name}": value for name, value in (values or {}).items()},
         working_dir=own,
-        limits=replace(options.limits, max_node_visits=program.step_limit + 1),
+        limits=replace(options.limits or Limits(), max_node_visits=program.step_limit + 1),
         ties=ties,
     )
     runner.on_event = on_event

@@ -60,7 +60,7 @@ def read_history(run_dir: Path, program: Program) -> Iterator[Snapshot]:
             number=number,
             node=node,
             state=extract_state(values),
-            changed=extract_state(entry.changes),
+            changed=extract_state({**entry.changes, **{key: values[key] for key in entry.appended}}),
             time=entry.time,
             branch=entry.branch,
         )

@@ -85,6 +85,8 @@ class Checkpoint:
         self.suspension = step.suspension
         self.given.extend(step.given)
         self.context_values.update(entry.changes)
+        for key, items in entry.appended.items():
+            self.context_values[key] = [*self.context_values[key], *items]
         self.logs.extend(entry.logs)
         if step.outcome is not None:
             self._gather_branches(step)

@@ -70,9 +70,9 @@ class RunFacts:
     `usage` is what the stage used of a model so far; whoever asks one adds to it, by `add_usage()`. `given` are the
     values that a stage which suspended itself in this visit was given since, in order. `run_root` is the run directory,
     also after a restart; `questions_root` that of the outermost run, which has the questions of all. `tell` lets
-    observers know what the stage is doing now: a kind and a short text; `emit` records an event. `refuse_child` tells a stage that is a run
-    itself, given that run's directory and what it used, why it may use no more. `working_dir` is where a run within
-    another works, if its node says so; `depth` counts the runs around this one.
+    observers know what the stage is doing now: a kind and a short text; `emit` records an event. `refuse_child` tells a
+    stage that is a run itself, given that run's directory and what it used, why it may use no more. `working_dir` is
+    where a run within another works, if its node says so; `depth` counts the runs around this one.
     """
 
     run_id: str = ""

@@ -87,10 +87,13 @@ class CheckpointStore:
     def append(self, entry: Entry) -> None:
         """Apply a step to the checkpoint and write it down; it is durable after `sync()`, and to be acted on then."""
         self._checkpoint.apply(entry)
-        fragments = _encode_items(entry.changes)
+        whole, appended = _encode_items(entry.changes), {}
         if not entry.branch:
-            self._fragments.update(fragments)
-        write_all(self._journal, to_bytes(encode_entry(entry, _join(fragments)) + "\n"))
+            appended = _find_appended(self._fragments, whole)
+            self._fragments.update(whole)
+            whole = {key: fragment for key, fragment in whole.items() if key not in appended}
+        line = encode_entry(entry, _join(whole) if whole else "", _join(appended) if appended else "")
+        write_all(self._journal, to_bytes(line + "\n"))
         self._is_synced = False
         if entry.step.outcome is not None:
             self._statuses[entry.step.node_id] = entry.step.outcome
@@ -298,6 +301,19 @@ def _cut_torn_tail(path: Path) -> None:
 def _encode_items(values: Mapping[str, Any]) -> dict[str, str]:
     """Each key and value as they stand in a JSON object."""
     return {key: f"{encode_json(key)}:{encode_json(value)}" for key, value in values.items()}
+
+
+def _find_appended(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """Of lists that only got items behind those they had, these, so that a list that grows isn't written at each step.
+
+    JSON that begins like a list's, less its bracket, and goes on with a comma, begins with the list's items.
+    """
+    found = {}
+    for key, text in after.items():
+        old = before.get(key, "")
+        if old.endswith("]") and text[len(old) - 1 : len(old)] == "," and text.startswith(old[:-1]):
+            found[key] = f"{encode_json(key)}:[{text[len(old) :]}"
+    return found
 
 
 def _join(fragments: Mapping[str, str]) -> str:

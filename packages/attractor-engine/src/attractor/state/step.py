@@ -1,7 +1,7 @@
 """One step of a run, and how the journal writes it down (section 5.3)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -51,7 +51,8 @@ class Entry:
     """A step as the journal has it: with what it changed in the context and log, its time and what it used of a model.
 
     A step of a branch names it: by its fan-out and its number there, behind those of the branches that it lies in.
-    `elapsed` is for how many seconds the run has been executed by then, in all processes.
+    `elapsed` is for how many seconds the run has been executed by then, in all processes. `appended` are items that a
+    list of the context got behind those it had: a journal writes these instead of the whole list among the `changes`.
     """
 
     step: Step
@@ -61,6 +62,7 @@ class Entry:
     branch: tuple[tuple[str, str], ...] = ()
     usage: TokenUsage | None = None
     elapsed: float = 0.0
+    appended: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def encode_outcome(outcome: Outcome) -> dict[str, Any]:
@@ -85,8 +87,8 @@ def decode_outcome(fields: Mapping[str, Any]) -> Outcome:
     )
 
 
-def encode_entry(entry: Entry, changes: str) -> str:
-    """One line of the journal. `changes` is the JSON of the context's changes, which the caller keeps."""
+def encode_entry(entry: Entry, changes: str, appended: str) -> str:
+    """One line of the journal. `changes` and `appended` are the JSON of what the context changed, or empty."""
     step = entry.step
     fields: dict[str, Any] = {"node": step.node_id, "time": round(entry.time, 3)}
     if step.outcome is not None:
@@ -115,8 +117,9 @@ def encode_entry(entry: Entry, changes: str) -> str:
         fields["suspension"] = step.suspension.to_record()
     if step.given:
         fields["given"] = step.given
-    line = encode_json(fields)
-    return f'{line[:-1]},"context":{changes}}}' if entry.changes else line
+    line = encode_json(fields)[:-1]
+    line += f',"context":{changes}' if changes else ""
+    return line + (f',"appended":{appended}}}' if appended else "}")
 
 
 def decode_entry(fields: Mapping[str, Any]) -> Entry:
@@ -135,7 +138,16 @@ def decode_entry(fields: Mapping[str, Any]) -> Entry:
     branch = tuple((fan_out, number) for fan_out, number in fields.get("branch", ()))
     usage = TokenUsage.from_record(fields["usage"]) if "usage" in fields else None
     elapsed = fields.get("elapsed", 0.0)
-    return Entry(step, fields["time"], fields.get("context", {}), fields.get("logs", ()), branch, usage, elapsed)
+    return Entry(
+        step,
+        fields["time"],
+        fields.get("context", {}),
+        fields.get("logs", ()),
+        branch,
+        usage,
+        elapsed,
+        fields.get("appended", {}),
+    )
 
 
 def decode_suspension(fields: Mapping[str, Any]) -> Suspension | None:
