@@ -96,6 +96,11 @@ RECIPES = [
     ),
     Recipe("once", "start version notes publish exit", files=RELEASE),
     Recipe("interrupt", "start amount", code=WAITING),
+    Recipe(
+        "flaky",
+        "start fetch check unchecked exit",
+        files={"fetch.sh": FLAKY.format(3), "check.sh": "sleep 600\n"},
+    ),
 ]
 BY_NAME = {recipe.name: recipe for recipe in RECIPES}
 # Needs tools in Python, which the command line doesn't have.

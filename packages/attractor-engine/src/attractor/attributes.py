@@ -85,6 +85,10 @@ _PATTERNS = (
     ),
     Attribute("tool_loop.tools", Kind.TEXT, "all", "Tools that a tool loop's model may call, by commas.", "9.4"),
     Attribute("tool_loop.max_turns", Kind.COUNT, "10", "Most turns of a tool loop's model.", "9.4"),
+    Attribute("retry.retries", Kind.INTEGER, "2", "Attempts of a retry node's work after the first.", "9.4"),
+    Attribute("retry.backoff", Kind.DURATION, "100ms", "Pause before the first retry; it doubles.", "9.4"),
+    Attribute("retry.max_backoff", Kind.DURATION, "30s", "Longest pause before a retry.", "9.4"),
+    Attribute("retry.timeout", Kind.DURATION, "", "Most that one attempt may take.", "9.4"),
     Attribute("interrupt.show", Kind.TEXT, "", "Context keys shown to whoever gives the value, by commas.", "9.4"),
 )
 _CHILD = (

@@ -42,7 +42,17 @@ SHAPE_TO_TYPE: Mapping[str, str] = MappingProxyType(
 )
 
 PATTERN_TYPES = frozenset(
-    {"function", "converge", "quality_gate", "skip_if_done", "idempotent", "interrupt", "tool_loop"}
+    {
+        "function",
+        "converge",
+        "quality_gate",
+        "skip_if_done",
+        "idempotent",
+        "interrupt",
+        "tool_loop",
+        "retry",
+        "timeout",
+    }
 )
 """Handler types that no shape stands for, of the patterns in docs/prebuilt."""
 BUILT_IN_TYPES = frozenset({*SHAPE_TO_TYPE.values(), "pipeline", *PATTERN_TYPES})

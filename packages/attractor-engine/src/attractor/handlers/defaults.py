@@ -18,6 +18,7 @@ from attractor.handlers.manager_loop import ManagerLoopHandler
 from attractor.handlers.once import IdempotentHandler, Ledger, SkipIfDoneHandler
 from attractor.handlers.parallel import ParallelHandler
 from attractor.handlers.quality_gate import QualityGateHandler
+from attractor.handlers.resilience import RetryHandler, TimeoutHandler
 from attractor.handlers.sub_pipeline import SubPipelineHandler
 from attractor.handlers.tool import ToolHandler
 from attractor.handlers.wait_human import WaitHumanHandler
@@ -56,6 +57,8 @@ def build_registry(
             "skip_if_done": SkipIfDoneHandler(toolkit, ledger),
             "idempotent": IdempotentHandler(toolkit, ledger),
             "interrupt": InterruptHandler(),
+            "retry": RetryHandler(toolkit),
+            "timeout": TimeoutHandler(toolkit),
         },
         default_handler=codergen,
     )

@@ -14,6 +14,8 @@ _WORK: Mapping[str, tuple[str, ...]] = {
     "quality_gate": ("function", "tool_command", "prompt"),
     "skip_if_done": ("function", "tool_command", "prompt"),
     "idempotent": ("function", "tool_command", "prompt"),
+    "retry": ("function", "tool_command", "prompt"),
+    "timeout": ("function", "tool_command", "prompt"),
 }
 
 

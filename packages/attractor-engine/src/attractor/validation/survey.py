@@ -44,7 +44,7 @@ class Survey:
                 return bool(node.prompt)
             case "converge":
                 return bool(node.prompt) and not node.text("function")
-            case "quality_gate" | "skip_if_done" | "idempotent":
+            case "quality_gate" | "skip_if_done" | "idempotent" | "retry" | "timeout":
                 return bool(node.prompt) and not node.text("function") and not node.text("tool_command")
         return False
 
