@@ -17,7 +17,7 @@ FIRST_DELAY, LONGEST_DELAY = 0.1, 30.0
 
 
 class RetryHandler:
-    """Does the node's work, a `function`, `tool_command` or `prompt`, and again if it fails: `retry.retries` times more.
+    """Does the node's work, a `function`, `tool_command` or `prompt`; if it fails, `retry.retries` times again.
 
     The first pause is `retry.backoff`, each further one twice as long, up to `retry.max_backoff`. Each attempt may take
     `retry.timeout`; the node's `timeout` is for all together. What the last attempt came to is the stage's outcome. A

@@ -32,6 +32,16 @@ export const STAGE_TYPES = {
   tool: { name: "Command", means: "Runs a command on the machine." },
   "stack.manager_loop": { name: "Supervisor", means: "Watches over another pipeline, and steers it." },
   pipeline: { name: "Pipeline", means: "Another pipeline that runs as one stage." },
+  python: { name: "Function", means: "A node of a graph written in Python." },
+  function: { name: "Function", means: "Calls a function of the program that runs the pipeline." },
+  converge: { name: "Loop", means: "Works and scores, until the score gets no better." },
+  quality_gate: { name: "Quality gate", means: "Judges the work: on, back, or to somebody who decides." },
+  skip_if_done: { name: "Once", means: "Works, unless the result is known already." },
+  idempotent: { name: "At most once", means: "Has an effect that must not happen twice." },
+  interrupt: { name: "Wait", means: "Waits for a value from outside." },
+  tool_loop: { name: "Tool loop", means: "A model calls functions until it has an answer." },
+  retry: { name: "Retry", means: "Works, and tries again if that fails." },
+  timeout: { name: "Time limit", means: "Works for no longer than it may take." },
 };
 
 /** The words for a type; a type of somebody's own has its own name. */
@@ -56,6 +66,15 @@ export function describeEvent(event) {
     case "ParallelStarted": return { text: `${event.branch_count} branches began`, loud: false };
     case "ParallelCompleted":
       return { text: `The branches are through: ${event.success_count} succeeded, ${event.failure_count} failed` };
+    case "ParallelBranchStarted": return { stage: event.branch, text: "began as a branch", loud: false };
+    case "ParallelBranchCompleted":
+      return { stage: event.branch, text: event.success ? "is done as a branch" : "failed as a branch", loud: false };
+    case "GateEvaluated":
+      return {
+        stage: event.gate,
+        text: `judged: ${event.route} (${event.attempt} of ${event.max_attempts})`,
+        loud: event.route !== "pass",
+      };
     case "InterviewStarted": return { stage: event.stage, text: `asks: ${event.question}`, loud: true };
     case "InterviewCompleted": return { text: `Answered: ${event.answer}`, loud: true };
     case "InterviewTimeout": return { stage: event.stage, text: "was not answered in time", loud: true };
