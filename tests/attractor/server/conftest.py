@@ -16,6 +16,7 @@ import httpx
 import pytest
 import uvicorn
 from attractor.server import Launcher, create_app
+from attractor.server.connection import BoundedProtocol
 
 HELLO = 'digraph hello { start [shape=Mdiamond]; exit [shape=Msquare]; say [prompt="Greet"]; start -> say -> exit }'
 GATE = """digraph gate { start [shape=Mdiamond]; exit [shape=Msquare]
@@ -118,10 +119,16 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """Serves runs from a thread of this process: `serve(launcher, token=...)`."""
     running: list[tuple[uvicorn.Server, threading.Thread, httpx.Client]] = []
 
-    def begin(launcher: Launcher | None = None, *, root: Path = tmp_path / "runs", **options: Any) -> Served:
+    def begin(
+        launcher: Launcher | None = None,
+        *,
+        root: Path = tmp_path / "runs",
+        protocol: type[BoundedProtocol] = BoundedProtocol,
+        **options: Any,
+    ) -> Served:
         app = create_app(root, launcher, **options)
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5))
+        server = uvicorn.Server(uvicorn.Config(app, http=protocol, log_config=None, timeout_graceful_shutdown=5))
         server.end_streams = app.state.tails.stop  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

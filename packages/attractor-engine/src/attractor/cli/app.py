@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from attractor.cli.failure import FAILED, SUCCESS, report_failure
+from attractor.cli.failure import FAILED, SUCCESS, CommandError, report_failure
 from attractor.cli.output import abandon, prepare_streams
 
 COMMANDS = {
@@ -32,6 +32,7 @@ COMMANDS = {
     "completion": ("attractor.cli.completion", "Teach your shell to complete commands and runs."),
 }
 """Command -> the module that defines a function of that name, and the line that `attractor --help` shows."""
+_SERVER_PACKAGES = ("starlette", "uvicorn")
 
 
 class LazyGroup(click.Group):
@@ -44,7 +45,14 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), cmd_name)
+        try:
+            command = getattr(importlib.import_module(module), cmd_name)
+        except ModuleNotFoundError as error:
+            if error.name not in _SERVER_PACKAGES:
+                raise
+            raise CommandError(
+                f"attractor {cmd_name} needs packages that are not installed: pip install 'attractor-engine[server]'"
+            ) from error
         assert isinstance(command, click.Command)
         for one in (command, *getattr(command, "commands", {}).values()):
             if not any(option.name == "debug" for option in one.params):

@@ -28,9 +28,11 @@ from attractor.cli.settings import Settings
 from attractor.errors import PipelineConfigurationError
 from attractor.graph import Graph
 from attractor.server import Hosts, Launch, Redactor, Wishes, create_app, memory_routes
+from attractor.server.connection import BoundedProtocol
 from attractor.server.guard import LOOPBACK_NAMES, strip_port
 from attractor.server.memory import TOKEN_VARIABLE
 from attractor.server.redaction import RedactingFilter
+from attractor.server.runs import MAX_RUNS
 from attractor.state.run_directory import default_runs_root
 
 _DEAD_AFTER_SECONDS = 60
@@ -70,6 +72,13 @@ _SWITCH_SECONDS = 0.0005
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
     help="Where tool commands run; the current directory by default.",
 )
+@click.option(
+    "--max-runs",
+    type=click.IntRange(min=1),
+    default=MAX_RUNS,
+    show_default=True,
+    help="How many may be under way, waiting ones included; beyond that starting one is answered 503.",
+)
 def serve(
     host: str,
     port: int,
@@ -78,6 +87,7 @@ def serve(
     logs: Path | None,
     memory: Path | None,
     workdir: str | None,
+    max_runs: int,
     **flags: Any,
 ) -> int:
     """Serve pipelines over HTTP, with a page to watch them.
@@ -105,9 +115,16 @@ def serve(
         async with AsyncExitStack() as stack:
             routes = await _open_memory(stack, memory, settings, token) if memory else []
             launcher = _CommandLauncher(settings)
-            app = create_app(root, launcher, token=token, hosts=hosts, redactor=redactor, routes=routes)
+            app = create_app(
+                root, launcher, token=token, hosts=hosts, redactor=redactor, max_runs=max_runs, routes=routes
+            )
             config = uvicorn.Config(
-                app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+                app,
+                http=BoundedProtocol,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=5,
             )
             await _Server(config, app.state.tails.stop).serve([listener])
 

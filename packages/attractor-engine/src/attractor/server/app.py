@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from attractor.server import schemas
 from attractor.server.auth import Authority
+from attractor.server.deadlines import POLL_SECONDS, Deadlines
 from attractor.server.drawing import Drawing
 from attractor.server.event_tail import Tails
 from attractor.server.guard import LOOPBACK, Guard, Hosts
@@ -28,7 +30,7 @@ from attractor.server.redaction import RedactedAnswers, Redactor
 from attractor.server.requests import MAX_BODY
 from attractor.server.run_contents import RunContents
 from attractor.server.run_index import RunIndex
-from attractor.server.runs import Runs
+from attractor.server.runs import MAX_RUNS, Runs
 from attractor.server.sse import KEEP_ALIVE_SECONDS, PATIENCE_SECONDS
 
 WEB = Path(__file__).parent / "web"
@@ -42,6 +44,8 @@ def create_app(
     hosts: Hosts = LOOPBACK,
     redactor: Redactor | None = None,
     max_body: int = MAX_BODY,
+    max_runs: int = MAX_RUNS,
+    poll: float = POLL_SECONDS,
     keep_alive: float = KEEP_ALIVE_SECONDS,
     patience: float = PATIENCE_SECONDS,
     routes: Sequence[BaseRoute] = (),
@@ -49,12 +53,13 @@ def create_app(
     """The application for the runs in the directory `root`. `routes` are further ones, behind the same guard.
 
     Whoever may ask it can run commands: without a `token` serve it on loopback only. `hosts` are the names that it goes
-    by. `max_body` is in bytes; `keep_alive` is after how many seconds of silence a stream of events gets a comment,
-    `patience` after how many a reader who takes nothing is dropped. The application's lifespan must be served: runs end
-    with it. `app.state.tails.stop()` lets all streams end.
+    by. `max_body` is in bytes, `max_runs` how many runs may be executed at once. In seconds: `keep_alive` is the
+    silence after which a stream of events gets a comment, `patience` how long a reader may take nothing before it is
+    dropped, `poll` how often it is looked whether a question's time is over in a run that nobody executes. The
+    application's lifespan must be served: runs end with it. `app.state.tails.stop()` lets all streams end.
     """
     redactor = redactor or Redactor([token] if token else [])
-    runs = Runs(root, launcher or FixedLauncher())
+    runs = Runs(root, launcher or FixedLauncher(), max_runs)
     index, tails, authority = RunIndex(runs), Tails(redactor.redact_json), Authority(token)
     metrics = Metrics(runs, index, tails)
     login = Login(authority, WEB / "index.html")
@@ -70,8 +75,10 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with runs.opened():
+        async with runs.opened(), anyio.create_task_group() as tasks:
+            tasks.start_soon(Deadlines(runs, index).watch, poll)
             yield
+            tasks.cancel_scope.cancel()
 
     app = Starlette(
         routes=[

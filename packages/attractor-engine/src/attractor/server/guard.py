@@ -6,6 +6,7 @@ JSON, which no form can send.
 """
 
 import ipaddress
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ PAGE_POLICY = (
     "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(?::\d*)?")
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -68,11 +70,9 @@ LOOPBACK = Hosts()
 
 
 def strip_port(host: str) -> str:
-    """The name or address in a Host header."""
-    name = host.strip().lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return name.partition(":")[0].removesuffix(".")
+    """The name or address in a Host header; all of it where that is none."""
+    found = _HOST.fullmatch(host.strip().lower())
+    return found[1].removesuffix(".") if found else host
 
 
 def _is_address(name: str) -> bool:
@@ -109,6 +109,9 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         """Raises ProblemError."""
         headers = Headers(scope=scope)
+        for name in ("host", "origin"):
+            if len(headers.getlist(name)) > 1:
+                raise ProblemError(400, f"the header {name.title()} stands there more than once")
         host = headers.get("host", "")
         if not self._hosts.allow(host):
             raise ProblemError(
@@ -137,6 +140,8 @@ class Guard:
         has_body = length != "0" or "transfer-encoding" in headers
         if scope["method"] in SAFE_METHODS or not has_body or scope["path"] == LOGIN:
             return
+        if (coding := headers.get("content-encoding", "identity").lower()) != "identity":
+            raise ProblemError(415, f"the body must not be compressed, and its Content-Encoding is {coding[:80]}")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise ProblemError(

@@ -172,6 +172,7 @@ class Pipelines:
         view = await run_sync(view_run, path)
         if view.status == "completed" and not body.get("from_node"):
             raise ProblemError(409, f"pipeline {path.name} has completed; name a node in from_node to go on from there")
+        self._runs.refuse_too_many()
         await self._runs.resume(path.name, take(body, "from_node", str, "the id of a node", ""))
         return await self._answer(path)
 

@@ -1,15 +1,18 @@
 """What comes with a request, checked."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
+import anyio
 from starlette.requests import Request
 
 from attractor.server.problem import ProblemError
 
 MAX_BODY = 4_000_000
 """In bytes."""
+BODY_SECONDS = 60.0
 _REQUIRED = object()
 
 
@@ -20,14 +23,16 @@ async def read_body(request: Request) -> Mapping[str, Any]:
 
 
 async def read_bytes(request: Request) -> bytes:
-    """The body; raises ProblemError 413 as soon as it is too large."""
+    """The body; raises ProblemError 413 as soon as it is too large, 408 if it takes too long to come."""
     limit: int = request.app.state.max_body
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > limit:
-            raise too_large(limit)
-    return bytes(data)
+    with anyio.move_on_after(BODY_SECONDS):
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > limit:
+                raise too_large(limit)
+        return bytes(data)
+    raise ProblemError(408, f"the body didn't come within {BODY_SECONDS:g} s", headers={"connection": "close"})
 
 
 def read_json(data: bytes, media_type: str) -> Mapping[str, Any]:
@@ -39,12 +44,25 @@ def read_json(data: bytes, media_type: str) -> Mapping[str, Any]:
             415, f"the body must be application/json, and its Content-Type is {media_type[:80] or 'missing'}"
         )
     try:
-        body = json.loads(data)
+        body = json.loads(data, object_pairs_hook=_to_object, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ProblemError(400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise ProblemError(400, "the body must be a JSON object")
     return body
+
+
+def _to_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a name that stands twice, who checks a request before us might see the other value."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the name {twice[:80]!r} stands twice in one object")
+    return found
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON value")
 
 
 def too_large(limit: int) -> ProblemError:

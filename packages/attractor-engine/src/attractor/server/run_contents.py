@@ -110,9 +110,11 @@ class RunContents:
         )
 
     def _find_stage(self, request: Request) -> Path:
-        path = self._runs.find(request.path_params["id"])
+        path, node_id = self._runs.find(request.path_params["id"]), request.path_params["node_id"]
+        if not node_id:
+            raise ProblemError(404, "there is no stage without a name")
         restarts = load_last_checkpoint(path).restarts
-        return stage_path(restart_path(path, restarts), request.path_params["node_id"])
+        return stage_path(restart_path(path, restarts), node_id)
 
     async def _list(self, folder: Path) -> Response:
         return JSONResponse({"files": await run_sync(lambda: list(_list_files(folder)))})

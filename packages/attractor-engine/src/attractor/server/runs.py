@@ -33,6 +33,8 @@ from attractor.state.suspensions import list_suspensions
 STOPPED = "the server was stopped"
 """The reason of a run that ended with its server."""
 CANCEL_SECONDS = 3.0
+MAX_RUNS = 500
+"""That are executed at once, those that wait at a gate included."""
 _CANCELLED = "cancelled over HTTP"
 _GRACE_SECONDS = 1.0
 _ID = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]{0,199}")
@@ -45,9 +47,10 @@ class Runs:
     Runs are executed in a thread with an event loop of its own, so that neither they nor requests wait for each other.
     """
 
-    def __init__(self, root: Path, launcher: Launcher) -> None:
+    def __init__(self, root: Path, launcher: Launcher, max_runs: int = MAX_RUNS) -> None:
         self.root = root
         self._launcher = launcher
+        self._max_runs = max_runs
         self._live: dict[str, _LiveRun] = {}
         self._portal: BlockingPortal | None = None
         self._stopping = anyio.Event()
@@ -89,8 +92,9 @@ class Runs:
         return run_id in self._live
 
     async def start(self, source: str, wishes: Wishes) -> str:
-        """Start a pipeline; its id. Raises AttractorError if it can't even begin."""
+        """Start a pipeline; its id. Raises AttractorError if it can't even begin, ProblemError 503 if too many do."""
         graph = await anyio.to_thread.run_sync(parse_dot, source)
+        self.refuse_too_many()
         run_id = _make_id(graph.name)
         options = self._launcher.make_options(wishes)
         await self._begin(_LiveRun(run_id, self.root / run_id, options, wishes.context), graph, PipelineRunner.run)
@@ -111,6 +115,15 @@ class Runs:
         """Raises ProblemError 409 if the run is being executed, here or by another process."""
         if run_id in self._live or is_in_use(self.root / run_id):
             raise ProblemError(409, f"pipeline {run_id} is being executed already")
+
+    def refuse_too_many(self) -> None:
+        """Raises ProblemError 503 if no further run may be started. Answers make theirs go on all the same."""
+        if len(self._live) >= self._max_runs:
+            raise ProblemError(
+                503,
+                f"the server executes {len(self._live)} pipelines already; try again when one has ended",
+                headers={"retry-after": "5"},
+            )
 
     async def cancel(self, run_id: str) -> None:
         """Stop a run, its commands included; back when it has ended, or after 3 s.
