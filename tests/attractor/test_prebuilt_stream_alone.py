@@ -170,3 +170,10 @@ async def test_streams_run_side_by_side() -> None:
         async for _ in second:
             pass
     assert (first.result, second.result) == ({"items": ["1", "a"]}, {"items": ["2", "a"]})
+
+
+async def test_history_tells_the_whole_of_a_list_that_grew(tmp_path: Path) -> None:
+    graph = Graph(Work).add_node("a", lambda state: {"items": "a"}).add_node("b", lambda state: {"items": "b"})
+    compiled = graph.add_edge(START, "a").add_edge("a", "b").compile(checkpointer=tmp_path)
+    await compiled.invoke({"items": ["0"]}, run_id="r")
+    assert [step.changed for step in compiled.history("r")] == [{"items": ["0", "a"]}, {"items": ["0", "a", "b"]}]
