@@ -5,9 +5,8 @@ import posixpath
 from io import StringIO
 
 import anyio.to_thread
-from agent_loop import ExecutionEnvironment
+from agent_loop import ExecutionEnvironment, ExecutionEnvironmentError
 from agent_loop.environments import EnvironmentWrapper
-from agent_loop.errors import ExecutionEnvironmentError
 
 CHANGES_NAME = "changes.diff"
 _MOST_BYTES = 256 * 1024
