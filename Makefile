@@ -4,6 +4,8 @@
 .PHONY: help setup demo test check format lint types house bench fmt clean
 
 BIN := .venv/bin
+# Many tests wait for processes and servers: two workers more than there are cores keep the cores busy.
+WORKERS := $(shell expr 2 + `getconf _NPROCESSORS_ONLN`)
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 14
@@ -15,7 +17,7 @@ demo: setup ## run docs/examples/demo.dot on the model on board (no key, no netw
 	@scripts/demo
 
 test: setup ## run every test
-	$(BIN)/pytest -n auto --dist loadgroup -rs
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs
 
 check: format lint types house ## formatting, lint, types, architecture, snippets of the documentation
 

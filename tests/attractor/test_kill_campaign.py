@@ -26,7 +26,7 @@ NEVER, WAITING = "never", 3
 # At most so many stages are under way at once.
 CONCURRENT = {"parallel": 3, "gates": 3}
 RANDOM_SECONDS = float(os.environ.get("ATTRACTOR_KILL_SECONDS", "4"))
-pytestmark = pytest.mark.xdist_group("kill_campaign")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kill_campaign")]
 
 
 class Zygote:

@@ -143,7 +143,7 @@ async def run(check: Check, subject: Subject) -> None:
             await check(subject)
         return
     try:
-        with anyio.fail_after(5):
+        with anyio.fail_after(1.5):
             await check(subject)
     except Exception:
         return

@@ -31,6 +31,7 @@ sys.modules[_spec.name] = suite
 _spec.loader.exec_module(suite)
 
 every_check = pytest.mark.parametrize("check", suite.ALL_CHECKS, ids=lambda check: check.__name__)
+pytestmark = pytest.mark.slow
 one_docker = pytest.mark.xdist_group("docker")
 
 

@@ -10,7 +10,7 @@ import attractor
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 USAGE = {"input_tokens": 3, "output_tokens": 4}
 EVENTS: list[dict[str, Any]] = [
