@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 Row = tuple[str, float, str, float | None, float | None]
 READERS = 200
-STAGES = 300
+STAGES = 150
+ROUNDS = 3
 RATE = 100.0
 # Its stages take a fixed time of work each, so that what anything else costs the run shows in how long it takes.
 SERVER = f"""
@@ -34,8 +35,9 @@ uvicorn.Server(uvicorn.Config(app, log_config=None)).run([listener])
 
 
 def rows() -> Iterator[Row]:
-    alone = _measure(0)
-    watched = _measure(READERS)
+    # In turns, and the best of each: what else the machine does hits both.
+    rounds = [(_measure(0), _measure(READERS)) for _ in range(ROUNDS)]
+    alone, watched = (min(times) for times in zip(*rounds, strict=True))
     yield f"run of {STAGES} stages, 100 events a second", alone, "s", None, None
     yield f"the same with {READERS} readers", watched, "s", watched / alone, 1.1
 

@@ -147,3 +147,21 @@ def test_a_stage_without_a_name_is_no_way_into_the_run_directory(serve: Serve) -
     served.wait_for(run_id, "completed")
     for path in ("files", "files/manifest.json"):
         assert served.client.get(f"/pipelines/{run_id}/stages//{path}").status_code == 404
+
+
+def test_without_its_packages_the_command_names_the_extra() -> None:
+    script = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name == "uvicorn":
+            raise ModuleNotFoundError("No module named 'uvicorn'", name=name)
+sys.meta_path.insert(0, Absent())
+from attractor.cli.app import main
+sys.argv = ["attractor", "serve"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'attractor-engine[server]'" in done.stderr
