@@ -81,13 +81,7 @@ def create_app(
             tasks.cancel_scope.cancel()
 
     app = Starlette(
-        routes=[
-            *(operation.to_route() for operation in operations),
-            _document_route(operations),
-            Route("/", login.show_page, methods=["GET"]),
-            Mount("/static", StaticFiles(directory=WEB, check_dir=False)),
-            *routes,
-        ],
+        routes=[*_list_routes(operations, login), *routes],
         middleware=[
             Middleware(metrics.count_requests),
             Middleware(Guard, authority=authority, hosts=hosts, max_body=max_body),
@@ -101,6 +95,15 @@ def create_app(
     app.state.max_body = max_body
     app.state.tails = tails
     return app
+
+
+def _list_routes(operations: Sequence[Operation], login: Login) -> Sequence[BaseRoute]:
+    return (
+        *(operation.to_route() for operation in operations),
+        _document_route(operations),
+        Route("/", login.show_page, methods=["GET"]),
+        Mount("/static", StaticFiles(directory=WEB, check_dir=False)),
+    )
 
 
 def _document_route(operations: Sequence[Operation]) -> Route:
