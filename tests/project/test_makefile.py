@@ -29,7 +29,9 @@ def test_targets_set_themselves_up(target: str) -> None:
 
 
 def test_tests_run_whole_and_on_all_cores() -> None:
-    assert re.search(r"^\.venv/bin/pytest -n auto", make("--dry-run", "test"), re.MULTILINE)
+    workers = re.search(r"^\.venv/bin/pytest -n (\d+) --dist loadgroup -rs$", make("--dry-run", "test"), re.MULTILINE)
+    assert workers
+    assert int(workers[1]) > (os.cpu_count() or 1)
 
 
 @pytest.mark.parametrize("script", ["scripts/setup", "scripts/demo", ".ci/run"])

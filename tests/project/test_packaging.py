@@ -41,11 +41,13 @@ PACKAGES = [
 ]
 # What only the pipelines need, and the layers below must not bring along.
 PIPELINE_ONLY = {"lark", "click", "rich", "attractor-engine"}
-IMPORT_ALL = """
+# What an extra brings is imported by these at once: without it there is nothing that they could do.
+OF_AN_EXTRA = ("attractor.cli.serve", "attractor.server")
+IMPORT_ALL = f"""
 import importlib, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
-for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-    if not module.name.endswith("__main__"):
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".", onerror=lambda name: None):
+    if not module.name.endswith("__main__") and not module.name.startswith({OF_AN_EXTRA}):
         importlib.import_module(module.name)
 for name in package.__all__:
     getattr(package, name)

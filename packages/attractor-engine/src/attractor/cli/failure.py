@@ -49,6 +49,9 @@ def report_failure(error: BaseException, *, debug: bool) -> int:
         case AttractorError():
             write_note(f"error: {error}")
             return BAD_USAGE
+        case OSError(filename=str() | os.PathLike() as place, strerror=str() as reason):
+            write_note(f"error: {place} can't be read or written: {reason}.")
+            return BAD_USAGE
         case _:
             _report_unexpected(error, debug)
             return FAILED

@@ -8,12 +8,13 @@ import click
 
 from attractor.cli.failure import SUCCESS, CommandError
 from attractor.cli.output import write_result
+from attractor.cli.parameters import Place
 
 _NAME = "pipeline.dot"
 
 
 @click.command()
-@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="[DIR]", default=".", type=Place(path_type=Path))
 def init(folder: Path) -> int:
     """Write a pipeline to start from into DIR, by default the current directory: pipeline.dot.
 

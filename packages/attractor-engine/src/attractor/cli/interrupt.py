@@ -46,7 +46,9 @@ async def run_with_interrupts(
 
     async def watch() -> None:
         stopping = False
-        with anyio.open_signal_receiver(*_SIGNALS) as signals:
+        # What nohup, or a shell for its background, had ignored stays ignored.
+        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        with anyio.open_signal_receiver(*heeded) as signals:
             ready.set()
             async for _ in signals:
                 if stopping:

@@ -10,7 +10,8 @@ import click
 
 from attractor.cli.completion import complete_runs
 from attractor.cli.failure import SUCCESS
-from attractor.cli.output import write_note, write_result
+from attractor.cli.output import resume_command, write_json, write_note, write_result
+from attractor.cli.parameters import Place, Whole
 from attractor.event_log import EVENTS_NAME, EventReader
 from attractor.events import Event, PipelineCompleted, PipelineFailed, PipelineWaiting
 from attractor.state.run_directory import is_in_use, read_manifest
@@ -20,9 +21,9 @@ _ENDS = (PipelineCompleted, PipelineFailed, PipelineWaiting)
 
 
 @click.command()
-@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("run_dir", metavar="DIR", type=Place(path_type=Path), shell_complete=complete_runs)
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until the run ends.")
-@click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out events up to number N.")
+@click.option("--after", type=Whole(min=0), default=0, metavar="N", help="Leave out events up to number N.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as a line of JSON.")
 def logs(run_dir: Path, follow: bool, after: int, as_json: bool) -> int:
     """Print the events of a run, finished or going on. DIR is its run directory.
@@ -34,7 +35,7 @@ def logs(run_dir: Path, follow: bool, after: int, as_json: bool) -> int:
     events = _follow(run_dir) if follow else EventReader(run_dir / EVENTS_NAME).read_all()
     for event in events:
         if event.sequence > after:
-            write_result(json.dumps(event.to_record(), ensure_ascii=False) if as_json else _describe(event))
+            write_json(event.to_record(), indent=None) if as_json else write_result(_describe(event))
     return SUCCESS
 
 
@@ -49,7 +50,7 @@ def _follow(run_dir: Path) -> Iterator[Event]:
         if isinstance(last, _ENDS):
             return
         if not in_use:
-            write_note(f"The run was interrupted. To go on: attractor resume {run_dir}")
+            write_note(f"The run was interrupted. To go on: {resume_command(run_dir)}")
             return
         time.sleep(_POLL_SECONDS)
 

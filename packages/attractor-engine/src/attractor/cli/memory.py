@@ -26,6 +26,7 @@ from attractor.cli.failure import SUCCESS, CommandError
 from attractor.cli.memory_engine import EngineChoice, open_engine
 from attractor.cli.memory_view import draw_comparison, draw_history, draw_state
 from attractor.cli.output import write_json, write_note, write_result
+from attractor.cli.parameters import Place
 from attractor.state.run_directory import default_runs_root
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ _ENGINE_OPTIONS = [
 _MEMORY = click.option(
     "--memory",
     "path",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=Place(dir_okay=False, path_type=Path),
     help="The memory's file, SQLite if it ends in .db. [default: memory.json in $XDG_STATE_HOME/attractor]",
 )
 _SUBJECT = click.option(

@@ -8,8 +8,10 @@ import errno
 import json
 import os
 import re
+import shlex
 import stat
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -19,7 +21,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def prepare_streams() -> None:
-    """Let no character that the terminal's encoding lacks stop the program."""
+    """Let no character that the terminal's encoding lacks stop the program, and a closed stdin be an empty one."""
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open as long as the program runs
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -30,9 +34,16 @@ def write_result(text: str) -> None:
     write(sys.stdout, text)
 
 
-def write_json(value: Any) -> None:
+def write_data(text: str) -> None:
+    """Lines for another program to stdout: in UTF-8 whatever the locale says, unless a person reads them."""
+    if sys.stdout is not None and not sys.stdout.isatty() and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    write_result(text)
+
+
+def write_json(value: Any, *, indent: int | None = 2) -> None:
     """JSON to stdout; characters stay readable."""
-    write_result(json.dumps(value, indent=2, ensure_ascii=False))
+    write_data(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def write_note(text: str) -> None:
@@ -63,6 +74,11 @@ def _has_gone(stream: TextIO, error: OSError) -> bool:
     """Whether nobody reads any more: the pipe's other end has closed, or the terminal's window."""
     closed_window = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
     return isinstance(error, BrokenPipeError) or closed_window
+
+
+def resume_command(run_dir: Path) -> str:
+    """What to type to go on with a run, for a shell to read."""
+    return f"attractor resume {shlex.quote(str(run_dir))}"
 
 
 def printable(text: str) -> str:

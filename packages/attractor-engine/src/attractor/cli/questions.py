@@ -10,7 +10,8 @@ import click
 
 from attractor.cli.completion import complete_answers, complete_questions, complete_runs
 from attractor.cli.failure import SUCCESS
-from attractor.cli.output import write_json, write_note, write_result
+from attractor.cli.output import resume_command, write_json, write_note, write_result
+from attractor.cli.parameters import Place
 from attractor.errors import QuestionError
 from attractor.interviewers import AskedQuestion, QuestionStore
 from attractor.interviewers.matching import strip_accelerator
@@ -20,7 +21,7 @@ from attractor.suspension import Suspension
 
 
 @click.command()
-@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("run_dir", metavar="DIR", type=Place(path_type=Path), shell_complete=complete_runs)
 @click.argument("key", metavar="[KEY]", required=False, shell_complete=complete_answers)
 @click.option(
     "--question",
@@ -56,7 +57,7 @@ def answer(run_dir: Path, key: str | None, question_id: str, as_json: bool) -> i
     if as_json:
         write_json(record)
     if not is_in_use(run_dir):
-        write_note(f"Answered. To go on: attractor resume {run_dir}")
+        write_note(f"Answered. To go on: {resume_command(run_dir)}")
     return SUCCESS
 
 

@@ -1,8 +1,9 @@
 """What a run came to, and where to look."""
 
+import shlex
 from pathlib import Path
 
-from attractor.cli.output import write_json, write_note, write_result
+from attractor.cli.output import resume_command, write_json, write_note, write_result
 from attractor.cli.progress import format_seconds, format_usage
 from attractor.cli.questions import describe_questions
 from attractor.dot import render_svg
@@ -41,10 +42,11 @@ async def report_result(graph: Graph, result: RunResult, *, as_json: bool) -> No
         write_result(_summary(result, answer, picture))
     if result.waiting:
         write_note(
-            f"To answer: attractor answer {result.logs_root} KEY\nTo go on then: attractor resume {result.logs_root}"
+            f"To answer: attractor answer {shlex.quote(str(result.logs_root))} KEY\n"
+            f"To go on then: {resume_command(result.logs_root)}"
         )
     elif not result.status.is_success:
-        write_note(f"To go on from where it stopped: attractor resume {result.logs_root}")
+        write_note(f"To go on from where it stopped: {resume_command(result.logs_root)}")
 
 
 def _summary(result: RunResult, answer: Path | None, picture: Path | None) -> str:

@@ -14,7 +14,8 @@ from attractor.cli.failure import FAILED, INTERRUPTED, SUCCESS, WAITING, Command
 from attractor.cli.interrupt import run_with_interrupts
 from attractor.cli.interview import TerminalInterviewer
 from attractor.cli.models import BACKENDS, CLI_AGENTS, open_backend
-from attractor.cli.output import write_note
+from attractor.cli.output import resume_command, write_note
+from attractor.cli.parameters import Amount, Place
 from attractor.cli.progress import Progress
 from attractor.cli.report import report_result
 from attractor.cli.screen import Screen, open_screen
@@ -39,7 +40,7 @@ def _shared_options(command: F) -> F:
         click.option("--dry-run", is_flag=True, help="Call no model and run no command either."),
         click.option(
             "--script",
-            type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+            type=Place(exists=True, dir_okay=False, resolve_path=True),
             help="Call no model; take its stages' outcomes from this JSON file.",
         ),
         click.option(
@@ -60,7 +61,7 @@ def _shared_options(command: F) -> F:
         click.option("--model", metavar="NAME", help="Model for stages that name none."),
         click.option(
             "--max-cost",
-            type=click.FloatRange(min=0),
+            type=Amount(),
             metavar="USD",
             help="Start no stage once the run cost this much; sets the graph's max_cost.",
         ),
@@ -72,12 +73,12 @@ def _shared_options(command: F) -> F:
         ),
         click.option(
             "--memory",
-            type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+            type=Place(exists=True, dir_okay=False, resolve_path=True),
             help="Tell model stages how you work, from this memory (see attractor memory).",
         ),
         click.option(
             "--workdir",
-            type=click.Path(exists=True, file_okay=False, resolve_path=True),
+            type=Place(exists=True, file_okay=False, resolve_path=True),
             help="Where tool commands run; the current directory by default.",
         ),
         click.option("--quiet", is_flag=True, help="Show no progress."),
@@ -105,7 +106,7 @@ def _check_words(ctx: click.Context, param: click.Parameter, text: str | None) -
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="The run directory, new or empty.")
+@click.option("--logs", type=Place(file_okay=False, path_type=Path), help="The run directory, new or empty.")
 @click.option(
     "--set",
     "assignments",
@@ -130,7 +131,7 @@ def run(file: str, logs: Path | None, quiet: bool, as_json: bool, workdir: str |
 
 
 @click.command()
-@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("run_dir", metavar="DIR", type=Place(path_type=Path), shell_complete=complete_runs)
 @click.option(
     "--from",
     "from_node",
@@ -223,7 +224,7 @@ def _execute(
                     options=settings.to_record(),
                 )
                 runner.on_event = progress.show
-                go_on = f"To go on: attractor resume {place}"
+                go_on = f"To go on: {resume_command(place)}"
                 result = await run_with_interrupts(lambda: start(runner), runner.cancel, screen, go_on)
         finally:
             screen.close()

@@ -12,6 +12,7 @@ import click
 from attractor.cli.completion import complete_runs
 from attractor.cli.failure import SUCCESS, CommandError
 from attractor.cli.output import write_json, write_note, write_result
+from attractor.cli.parameters import Place
 from attractor.cli.progress import Progress, format_seconds, format_usage
 from attractor.cli.questions import describe_questions
 from attractor.cli.screen import ResultScreen
@@ -58,7 +59,7 @@ class _Row:
 
 
 @click.command()
-@click.option("--logs", type=click.Path(path_type=Path), help="Where the run directories are.")
+@click.option("--logs", type=Place(path_type=Path), help="Where the run directories are.")
 @click.option("--json", "as_json", is_flag=True, help="Print the runs as JSON.")
 def runs(logs: Path | None, as_json: bool) -> int:
     """List runs, the latest first, by default those under $XDG_STATE_HOME/attractor/runs.
@@ -82,7 +83,7 @@ def runs(logs: Path | None, as_json: bool) -> int:
 
 
 @click.command()
-@click.argument("run_dir", metavar="DIR", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("run_dir", metavar="DIR", type=Place(path_type=Path), shell_complete=complete_runs)
 @click.option("--json", "as_json", is_flag=True, help="Print the run and its events as JSON.")
 def show(run_dir: Path, as_json: bool) -> int:
     """Show what happened in a run, stage by stage. DIR is its run directory.

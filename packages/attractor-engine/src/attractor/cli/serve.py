@@ -23,6 +23,7 @@ from attractor.cli.failure import SUCCESS, CommandError
 from attractor.cli.memory_engine import EngineChoice, open_engine
 from attractor.cli.models import BACKENDS, open_backend
 from attractor.cli.output import write_note
+from attractor.cli.parameters import Place, Whole
 from attractor.cli.screen import open_screen
 from attractor.cli.settings import Settings
 from attractor.errors import PipelineConfigurationError
@@ -41,7 +42,7 @@ _SWITCH_SECONDS = 0.0005
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=7777, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=Whole(0, 65_535), default=7777, show_default=True, help="0 takes a free one.")
 @click.option(
     "--token",
     metavar="TOKEN",
@@ -56,20 +57,20 @@ _SWITCH_SECONDS = 0.0005
     metavar="NAME",
     help="Another name that the server goes by, such as that of a proxy before it; may be repeated.",
 )
-@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Where the run directories are.")
+@click.option("--logs", type=Place(file_okay=False, path_type=Path), help="Where the run directories are.")
 @click.option("--backend", type=click.Choice(BACKENDS), metavar="NAME", help="What a model stage is.")
 @click.option("--provider", metavar="NAME", help="Provider for stages that name none.")
 @click.option("--model", metavar="NAME", help="Model for stages that name none.")
 @click.option("--simulate", is_flag=True, help="Call no model, whatever a request says; commands run for real.")
 @click.option(
     "--memory",
-    type=click.Path(path_type=Path),
+    type=Place(path_type=Path),
     metavar="FILE",
     help="Offer the memory in this file under /api/attractor, too (see attractor memory).",
 )
 @click.option(
     "--workdir",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    type=Place(exists=True, file_okay=False, resolve_path=True),
     help="Where tool commands run; the current directory by default.",
 )
 @click.option(

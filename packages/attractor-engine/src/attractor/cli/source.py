@@ -9,7 +9,8 @@ import anyio
 import click
 
 from attractor.cli.failure import BAD_USAGE, FAILED, SUCCESS, CommandError
-from attractor.cli.output import write_json, write_note, write_result
+from attractor.cli.output import write_data, write_json, write_note, write_result
+from attractor.cli.parameters import Place
 from attractor.diagnostics import Diagnostic, Severity, Span
 from attractor.dot import format_source, parse_dot, render_svg
 from attractor.errors import DotSyntaxError, DrawingError, point_at
@@ -104,23 +105,37 @@ def fmt(files: tuple[str, ...], check: bool) -> int:
     Example: attractor fmt pipelines/*.dot --check
     """
     changed = 0
+    unusable = 0
     for file in files:
-        source = read_source(file)
-        formatted = format_source(source, display_name(file))
-        if file == STDIN and not check:
-            write_result(formatted.rstrip("\n"))
-        elif formatted != source:
-            changed += 1
-            write_note(f"{'would reformat' if check else 'reformatted'} {display_name(file)}")
-            if not check:
-                _rewrite(Path(file).resolve(), formatted)
+        try:
+            changed += _format(file, check)
+        except (CommandError, DotSyntaxError) as error:
+            write_note(f"error: {error}")
+            unusable += 1
+    if unusable:
+        return BAD_USAGE
     return FAILED if check and changed else SUCCESS
+
+
+def _format(file: str, check: bool) -> bool:
+    """Whether the file is not in the one layout; unless only to `check`, now it is."""
+    source = read_source(file)
+    formatted = format_source(source, display_name(file))
+    if file == STDIN and not check:
+        write_data(formatted.rstrip("\n"))
+        return False
+    if formatted == source:
+        return False
+    if not check:
+        _rewrite(Path(file).resolve(), formatted)
+    write_note(f"{'would reformat' if check else 'reformatted'} {display_name(file)}")
+    return True
 
 
 @click.command()
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
-@click.option("--run", "run_dir", type=click.Path(path_type=Path), help="Colour the stages as in this run directory.")
+@click.option("-o", "--output", type=Place(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
+@click.option("--run", "run_dir", type=Place(path_type=Path), help="Colour the stages as in this run directory.")
 def graph(file: str | None, output: Path | None, run_dir: Path | None) -> int:
     """Draw a pipeline as SVG. FILE may be - for stdin; without it, the run's own pipeline is drawn.
 
@@ -142,7 +157,7 @@ def graph(file: str | None, output: Path | None, run_dir: Path | None) -> int:
     except DrawingError as error:
         raise CommandError(f"{error}.") from error
     if output is None:
-        write_result(svg.decode("utf-8").rstrip("\n"))
+        write_data(svg.decode("utf-8").rstrip("\n"))
     else:
         _write(output, svg)
     return SUCCESS
@@ -159,6 +174,8 @@ def _parse_run(run_dir: Path | None) -> Graph:
 def read_source(file: str) -> str:
     """The text of a DOT file, or of stdin for `-`. Raises CommandError."""
     name = display_name(file)
+    if not file:
+        raise CommandError("the name of the file is empty.")
     try:
         data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except FileNotFoundError:
@@ -211,7 +228,7 @@ def render_diagnostic(diagnostic: Diagnostic, source: str) -> str:
 
 
 def _line(source: str, span: Span | None) -> str:
-    lines = source.split("\n")
+    lines = source.removeprefix("\ufeff").split("\n")
     return lines[span.line - 1].rstrip("\r") if span and span.line <= len(lines) else ""
 
 
