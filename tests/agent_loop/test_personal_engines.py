@@ -256,7 +256,7 @@ async def test_a_failing_process_says_why(claude: Claude, then: str, reason: str
 
 
 async def test_a_missing_program_says_so() -> None:
-    with pytest.raises(EngineError, match="can't be started: No such file or directory; is it installed"):
+    with pytest.raises(EngineError, match="can't be started: No such file or directory; install it"):
         await ClaudeProcessEngine(command=["no-such-program-here"]).call("s", "u", "", 10)
 
 

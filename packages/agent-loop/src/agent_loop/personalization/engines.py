@@ -121,7 +121,9 @@ class ClaudeProcessEngine:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise EngineError(f"{self.command[0]} can't be started: {error.strerror}; is it installed?") from error
+            raise EngineError(
+                f"{self.command[0]} can't be started: {error.strerror}; install it, or put it in PATH"
+            ) from error
         return process
 
     async def _ask(self, process: Process, user: str) -> tuple[bytes, bytes]:

@@ -2,9 +2,12 @@
 
 import os
 import platform
+import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -50,6 +53,8 @@ _EXTRAS = {
 """Extra -> a module that it brings, and what it is for."""
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_COMPATIBLE_API_KEY")
 _ONLINE_SECONDS = 10
+_VERSION_SECONDS = 5
+_VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +157,33 @@ def _models() -> Iterator[_Finding]:
 
 
 def _tools() -> Iterator[_Finding]:
+    """Each program that is there with its version, all asked at once."""
     yield _Finding("sh", shutil.which("sh") is not None, "runs the commands of tool stages", needed=True)
+    paths = {name: shutil.which(name) for name in _TOOLS}
+    with ThreadPoolExecutor(len(paths)) as threads:
+        versions = dict(zip(paths, threads.map(_ask_version, paths, paths.values()), strict=True))
     for name, purpose in _TOOLS.items():
-        path = shutil.which(name)
-        yield _Finding(name, path is not None, path or f"not installed; it {purpose}")
+        path = paths[name]
+        yield _Finding(name, path is not None, f"{versions[name]}{path}" if path else f"not installed; it {purpose}")
+
+
+def _ask_version(name: str, path: str | None) -> str:
+    """The version and two spaces, or nothing where the program doesn't tell it."""
+    if path is None:
+        return ""
+    try:
+        asked = subprocess.run(
+            [path, "-V" if name == "dot" else "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_VERSION_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _VERSION.search(asked.stdout.decode("utf-8", "replace")) if asked.returncode == 0 else None
+    return f"{found[0]}  " if found else ""
 
 
 def _runs_root() -> _Finding:

@@ -4,7 +4,7 @@ import anyio
 
 from attractor.cli.progress import Progress
 from attractor.cli.screen import Screen
-from attractor.interviewers import Answer, ConsoleInterviewer, Question
+from attractor.interviewers import Answer, AnswerValue, ConsoleInterviewer, Question
 
 _PATIENCE_SECONDS = 1.0
 
@@ -24,9 +24,15 @@ class TerminalInterviewer:
                 await anyio.sleep(0.01)
         self._screen.hold()
         try:
-            return await self._console.ask(question)
+            answer = await self._console.ask(question)
         finally:
             self._screen.release()
+        if answer.value is AnswerValue.SKIPPED:
+            self._screen.notice(
+                "Nobody answers at stdin, which has ended: --detach leaves questions for later, --auto-approve takes "
+                "first choices."
+            )
+        return answer
 
     def inform(self, message: str, stage: str) -> None:
         """Show a message, as one that another process answered."""

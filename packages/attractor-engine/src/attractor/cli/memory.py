@@ -10,6 +10,7 @@ import anyio
 import click
 from agent_loop import SavedHistoryError, load_history
 from agent_loop.personalization import (
+    AlreadySeededError,
     ClaudeProcessEngine,
     Comparison,
     Ingested,
@@ -97,6 +98,8 @@ def seed(file: Any, path: Path | None, force: bool, as_json: bool) -> int:
         raise CommandError(f"{file.name} is not JSON: {error}.") from error
     if not isinstance(seeds, list):
         raise CommandError(f"{file.name} must hold a list of basins, but holds {type(seeds).__name__}.")
+    if not seeds:
+        raise CommandError(f'{file.name} holds an empty list; name a basin at least, such as {{"label": "Planning"}}.')
     place = _place(path)
     state = _run(PersonalMemory(store=open_store(place)).seed, seeds, force=force)
     if as_json:
@@ -300,5 +303,7 @@ def _run(work: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> 
         return anyio.run(run)
     except NotSeededError as error:
         raise CommandError(f"{error}: attractor memory seed FILE.") from error
+    except AlreadySeededError as error:
+        raise CommandError(f"{error}: add --force.") from error
     except PersonalizationError as error:
         raise CommandError(f"{error}.") from error

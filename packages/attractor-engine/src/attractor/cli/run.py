@@ -127,6 +127,8 @@ def run(file: str, logs: Path | None, quiet: bool, as_json: bool, workdir: str |
     settings = _settings(workdir=workdir or str(Path.cwd()), **flags)
     graph = settings.apply(parse_dot(read_source(file), display_name(file)))
     _refuse_errors(graph)
+    if logs:
+        _refuse_foreign(logs)
     return _execute(graph, settings, lambda runner: runner.run(graph), logs, quiet=quiet, as_json=as_json)
 
 
@@ -193,6 +195,16 @@ def _refuse_errors(graph: Graph) -> None:
         write_note(render_diagnostic(diagnostic, graph.source))
     if any(item.severity is Severity.ERROR for item in diagnostics):
         raise click.ClickException("the pipeline has errors and was not run.")
+
+
+def _refuse_foreign(logs: Path) -> None:
+    """Raises CommandError for a directory of other things, which a run's files would get mixed up with.
+
+    One that is a run already is told as such when it is locked.
+    """
+    names = {entry.name for entry in logs.iterdir()} if logs.is_dir() else set()
+    if names - {".lock"} and not names & {"manifest.json", "checkpoint.json", "journal.jsonl"}:
+        raise CommandError(f"{logs} is neither new nor empty: name another directory with --logs.")
 
 
 def _execute(

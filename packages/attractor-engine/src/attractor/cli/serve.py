@@ -38,6 +38,7 @@ from attractor.state.run_directory import default_runs_root
 
 _DEAD_AFTER_SECONDS = 60
 _SWITCH_SECONDS = 0.0005
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @click.command()
@@ -101,6 +102,12 @@ def serve(
     root = (logs or default_runs_root(os.environ)).absolute()
     given = {name: value for name, value in flags.items() if value is not None}
     settings = Settings(assignments={}, workdir=workdir or str(Path.cwd()), **given)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"the run directories can't be kept in {root} ({error.strerror}); choose another place with --logs."
+        ) from error
     redactor = Redactor.from_environment(os.environ, [token] if token else [])
     listener = _listen(host, port, has_token=bool(token))
     hosts = Hosts(
@@ -193,7 +200,9 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Unlike the inherited one doesn't raise the signals again in the end."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        # What nohup had ignored stays ignored.
+        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self.handle_exit) for number in heeded}
         try:
             yield
         finally:
@@ -210,7 +219,7 @@ def _listen(host: str, port: int, *, has_token: bool) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise CommandError(f"{host} is no address of this machine: {error.strerror}.") from error
+        raise CommandError(f"{host!r} is no address of this machine: {error.strerror}.") from error
     if not has_token and not ipaddress.ip_address(address[0]).is_loopback:
         raise CommandError(
             f"{host} can be reached from other machines, and whoever reaches the server can run commands here: give it "
@@ -219,7 +228,8 @@ def _listen(host: str, port: int, *, has_token: bool) -> socket.socket:
     try:
         listener = socket.create_server(address, family=family, backlog=2048)
     except OSError as error:
-        raise CommandError(f"can't listen on {host}, port {port}: {error.strerror}; choose another.") from error
+        reason = os.strerror(error.errno) if error.errno else error
+        raise CommandError(f"can't listen on {host}, port {port}: {reason}; choose another.") from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # Else a connection whose reader takes nothing stays open, and what was sent to it stays in memory.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_AFTER_SECONDS * 1000)
