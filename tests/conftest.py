@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,11 @@ ROOT = Path(__file__).parent.parent
 # A test that takes longer on a busy machine isn't wrong.
 settings.register_profile("no_deadline", deadline=None)
 settings.load_profile("no_deadline")
+
+# A shell has its background jobs ignore these, and so would every command that a test starts and interrupts.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number is signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture
