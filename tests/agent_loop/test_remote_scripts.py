@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from agent_loop.environments.remote import scripts
-from agent_loop.environments.remote.program import shell_arguments
+from agent_loop.environments.remote.program import run_program, shell_arguments
+from agent_loop.environments.remote.transport import CommandLineTransport
+from agent_loop.errors import ExecutionEnvironmentError
 
 RUN_HEAD = ["token", "environment.token", "/", "", "0"]
 
@@ -52,3 +54,10 @@ def test_a_command_whose_caller_goes_is_ended() -> None:
         guard.stdin.close()
         assert b"start" in begun
         assert guard.stdout.read() == b"\x1etoken:exit 143\x1e"
+
+
+async def test_what_a_place_says_that_does_not_answer_is_told() -> None:
+    """A login's start-up file that waits for something, say."""
+    slow = CommandLineTransport("the container web", ["sh", "-c", "echo no lock yet >&2; exec sleep 60"])
+    with pytest.raises(ExecutionEnvironmentError, match="does not answer for 0.5 seconds; so far it says: no lock yet"):
+        await run_program(slow, shell_arguments("true"), seconds=0.5)

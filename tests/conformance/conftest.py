@@ -121,6 +121,8 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
     settings = [f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {folder}/host", "PidFile none", "StrictModes no"]
     settings += [f"AuthorizedKeysFile {folder}/client.pub", "PasswordAuthentication no", "UsePAM no", "MaxStartups 100"]
+    # What the user's own start-up files do, and how long it takes, is no part of the test.
+    settings += [f"SetEnv HOME={folder}"]
     (folder / "config").write_text("\n".join(settings) + "\n")
     if os.geteuid() == 0:
         # Where it locks up the part of it that has no rights.

@@ -1,19 +1,12 @@
 """The conformance suite for adapters, run on the ones that need no network."""
 
-import importlib.util
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from conformance import adapter as suite
 from unified_llm import Message, ProviderAdapter, RateLimitError, Request
 from unified_llm.testing import ScriptedAdapter, events_of, respond
-
-_spec = importlib.util.spec_from_file_location("adapter_suite", Path(__file__).with_name("adapter.py"))
-assert _spec is not None
-assert _spec.loader is not None
-suite: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(suite)
 
 ASK = Request(model="m", messages=[Message.user("hi")])
 ANSWERS = {

@@ -1,8 +1,6 @@
 """The conformance suite for environments, run on the ones that need nothing but this machine."""
 
-import importlib.util
 import logging
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,7 @@ from agent_loop.environments import (
     ReadOnlyExecutionEnvironment,
     SandboxExecutionEnvironment,
 )
-
-_spec = importlib.util.spec_from_file_location("environment_suite", Path(__file__).with_name("environment.py"))
-assert _spec is not None
-assert _spec.loader is not None
-suite: Any = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = suite
-_spec.loader.exec_module(suite)
+from conformance import environment as suite
 
 every_check = pytest.mark.parametrize("check", suite.ALL_CHECKS, ids=lambda check: check.__name__)
 

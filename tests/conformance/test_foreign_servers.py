@@ -4,7 +4,6 @@ llmock (PyPI) plays providers and scripts their faults. aimock (npm, Node 20.15 
 it runs where it is installed, which `npm install --prefix .node @copilotkit/aimock@1.43.0` does.
 """
 
-import importlib.util
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Any
 
 import anyio
 import pytest
+from conformance import adapter as suite
 from unified_llm import (
     AdapterTimeout,
     AnthropicAdapter,
@@ -44,12 +44,6 @@ from unified_llm import (
 )
 
 ROOT = Path(__file__).parent.parent.parent
-_spec = importlib.util.spec_from_file_location("adapter_suite", Path(__file__).with_name("adapter.py"))
-assert _spec is not None
-assert _spec.loader is not None
-suite: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(suite)
-
 pytestmark = pytest.mark.xdist_group("foreign servers")
 Check = Callable[[ProviderAdapter, Request], Awaitable[None]]
 PROTOCOLS = ("openai", "openai_compatible", "anthropic", "gemini")

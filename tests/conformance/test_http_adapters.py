@@ -1,14 +1,13 @@
 """The conformance suite for adapters, run on those that speak HTTP, over a server that lives in the transport."""
 
-import importlib.util
 import json
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
 import httpx2
 import pytest
+from conformance import adapter as suite
 from unified_llm import (
     AnthropicAdapter,
     GeminiAdapter,
@@ -19,12 +18,6 @@ from unified_llm import (
     RateLimitError,
     Request,
 )
-
-_spec = importlib.util.spec_from_file_location("adapter_suite", Path(__file__).with_name("adapter.py"))
-assert _spec is not None
-assert _spec.loader is not None
-suite: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(suite)
 
 ASK = Request(model="m", messages=[Message.user("hi")])
 

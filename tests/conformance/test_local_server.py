@@ -1,11 +1,10 @@
 """The conformance suite against a real model: llama.cpp's server, which speaks three of the four protocols."""
 
-import importlib.util
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from conformance import adapter as suite
 from unified_llm import (
     AdapterTimeout,
     AnthropicAdapter,
@@ -15,12 +14,6 @@ from unified_llm import (
     ProviderAdapter,
     Request,
 )
-
-_spec = importlib.util.spec_from_file_location("adapter_suite", Path(__file__).with_name("adapter.py"))
-assert _spec is not None
-assert _spec.loader is not None
-suite: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(suite)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("local model")]
 ASK = Request(model="m", messages=[Message.user("Count to five.")], max_tokens=6, temperature=0.0)

@@ -1,6 +1,5 @@
 """The conformance suite for environments, run on the ones that lie elsewhere, each for real but Kubernetes."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -22,13 +21,7 @@ from agent_loop.environments import (
     PathNotFoundError,
     SSHExecutionEnvironment,
 )
-
-_spec = importlib.util.spec_from_file_location("environment_suite", Path(__file__).with_name("environment.py"))
-assert _spec is not None
-assert _spec.loader is not None
-suite: Any = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = suite
-_spec.loader.exec_module(suite)
+from conformance import environment as suite
 
 every_check = pytest.mark.parametrize("check", suite.ALL_CHECKS, ids=lambda check: check.__name__)
 pytestmark = pytest.mark.slow

@@ -1,7 +1,6 @@
 """The conformance suite on Python within WebAssembly."""
 
 import importlib.util
-import sys
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,13 +10,7 @@ import anyio
 import pytest
 from agent_loop.environments import ExecutionEnvironmentError, PathNotAllowedError, WasmExecutionEnvironment
 from agent_loop.environments.wasm_command import UnknownCommandError, parse_command
-
-_spec = importlib.util.spec_from_file_location("environment_suite", Path(__file__).with_name("environment.py"))
-assert _spec is not None
-assert _spec.loader is not None
-suite: Any = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = suite
-_spec.loader.exec_module(suite)
+from conformance import environment as suite
 
 pytestmark = [pytest.mark.xdist_group("wasm"), pytest.mark.slow]
 every_check = pytest.mark.parametrize("check", suite.ALL_CHECKS, ids=lambda check: check.__name__)

@@ -96,10 +96,10 @@ class Observed:
         }
 
 
-def load(folder: Path, api: str) -> list[Recording]:
-    """Every recording of a protocol, with its expectation."""
+def load(folder: Path, *apis: str) -> list[Recording]:
+    """Every recording of the protocols, with its expectation."""
     lines = (folder / "expected.jsonl").read_text("utf-8").splitlines()
-    expectations = [row for row in map(json.loads, lines) if row["api"] == api]
+    expectations = [row for row in map(json.loads, lines) if row["api"] in apis]
     return [_load(folder / f"{row['id']}.json", row) for row in expectations]
 
 

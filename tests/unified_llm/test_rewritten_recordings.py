@@ -56,7 +56,8 @@ WAYS = {
 }
 
 
-async def check(replay, recording):
+@pytest.mark.recordings(*ADAPTERS, where="stream")
+async def test_other_ways_of_writing_mean_the_same(replay, recording):
     if recording.content.lstrip()[:1] in (b"[", b"{"):
         pytest.skip("whole JSON, no event stream")
     make = ADAPTERS[recording.api]
@@ -68,7 +69,8 @@ async def check(replay, recording):
         assert str(other.error) == str(whole.error), name
 
 
-async def check_unknown(replay, recording):
+@pytest.mark.recordings(*ADAPTERS, where="ends_well")
+async def test_what_is_unknown_does_no_harm(replay, recording):
     """An event that nobody knows, anywhere in a stream, changes nothing of the answer."""
     make = ADAPTERS[recording.api]
     whole = await replay.replay(make, recording)
@@ -88,43 +90,3 @@ def without_times(response):
         return None
     message = response.message.model_dump(exclude={"content": {"__all__": {"tool_call": {"id"}}}})
     return message, response.usage, response.finish_reason, response.id, response.model
-
-
-@pytest.mark.recordings("openai-responses", where="stream")
-async def test_responses(replay, recording):
-    await check(replay, recording)
-
-
-@pytest.mark.recordings("anthropic-messages", where="stream")
-async def test_messages(replay, recording):
-    await check(replay, recording)
-
-
-@pytest.mark.recordings("gemini", where="stream")
-async def test_gemini(replay, recording):
-    await check(replay, recording)
-
-
-@pytest.mark.recordings("openai-chat", where="stream")
-async def test_chat_completions(replay, recording):
-    await check(replay, recording)
-
-
-@pytest.mark.recordings("openai-responses", where="ends_well")
-async def test_responses_with_something_unknown(replay, recording):
-    await check_unknown(replay, recording)
-
-
-@pytest.mark.recordings("anthropic-messages", where="ends_well")
-async def test_messages_with_something_unknown(replay, recording):
-    await check_unknown(replay, recording)
-
-
-@pytest.mark.recordings("gemini", where="ends_well")
-async def test_gemini_with_something_unknown(replay, recording):
-    await check_unknown(replay, recording)
-
-
-@pytest.mark.recordings("openai-chat", where="ends_well")
-async def test_chat_completions_with_something_unknown(replay, recording):
-    await check_unknown(replay, recording)

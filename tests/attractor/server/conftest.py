@@ -29,7 +29,8 @@ def command_pipeline(command: str) -> str:
     """A pipeline of one stage, which runs a command."""
     return (
         "digraph one { start [shape=Mdiamond]; exit [shape=Msquare]; "
-        f"work [shape=parallelogram, tool_command={json.dumps(command, ensure_ascii=False)}]; start -> work -> exit }}"
+        f"build [shape=parallelogram, tool_command={json.dumps(command, ensure_ascii=False)}]; "
+        "start -> build -> exit }"
     )
 
 

@@ -150,11 +150,11 @@ def test_files_of_stages_are_listed_and_read(serve: Serve) -> None:
     served = serve()
     run_id = served.submit(command_pipeline("echo grüße"))
     served.wait_for(run_id, "completed")
-    names = [file["name"] for file in served.get(run_id, "/stages/work/files")["files"]]
+    names = [file["name"] for file in served.get(run_id, "/stages/build/files")["files"]]
     assert {"status.json", "tool_output.txt"} <= set(names)
-    answer = served.client.get(f"/pipelines/{run_id}/stages/work/files/tool_output.txt")
+    answer = served.client.get(f"/pipelines/{run_id}/stages/build/files/tool_output.txt")
     assert (answer.text, answer.headers["content-type"]) == ("grüße\n", "text/plain; charset=utf-8")
-    assert served.client.get(f"/pipelines/{run_id}/stages/work/files/nothing.txt").status_code == 404
+    assert served.client.get(f"/pipelines/{run_id}/stages/build/files/nothing.txt").status_code == 404
     assert served.get(run_id, "/stages/nowhere/files") == {"files": []}
 
 
@@ -181,14 +181,14 @@ def test_artifacts_are_listed_and_read(serve: Serve) -> None:
 def test_a_stage_at_work_is_steered(serve: Serve) -> None:
     served = serve()
     run_id = served.submit(command_pipeline('while [ ! -s "$ATTRACTOR_STAGE_DIR/steering.md" ]; do sleep 0.02; done'))
-    while served.get(run_id, "/stages")["stages"][-1]["node_id"] != "work":
+    while served.get(run_id, "/stages")["stages"][-1]["node_id"] != "build":
         time.sleep(0.01)
     refused = served.client.post(f"/pipelines/{run_id}/steer", json={"text": "Hurry", "node_id": "exit"})
     assert refused.status_code == 409
     answer = served.client.post(f"/pipelines/{run_id}/steer", json={"text": "Hurry up"})
-    assert answer.json() == {"stages": ["work"]}
+    assert answer.json() == {"stages": ["build"]}
     served.wait_for(run_id, "completed")
-    assert served.client.get(f"/pipelines/{run_id}/stages/work/files/steering.md").text == "Hurry up\n\n"
+    assert served.client.get(f"/pipelines/{run_id}/stages/build/files/steering.md").text == "Hurry up\n\n"
     assert served.client.post(f"/pipelines/{run_id}/steer", json={"text": "Late"}).status_code == 409
     assert served.client.post(f"/pipelines/{run_id}/steer", json={"text": " "}).status_code == 400
 

@@ -82,7 +82,7 @@ def test_nothing_that_is_served_tells_a_secret(serve: Serve, tmp_path: Path) -> 
         "/source",
         "/graph",
         "/events",
-        "/stages/work/files/tool_output.txt",
+        "/stages/build/files/tool_output.txt",
     ]
     for path in [*(f"/pipelines/{run_id}{path}" for path in paths), "/pipelines"]:
         answer = served.client.get(path)

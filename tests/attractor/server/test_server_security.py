@@ -187,14 +187,14 @@ def test_no_path_leaves_the_directory_of_runs(serve: Serve, tmp_path: Path) -> N
         "/pipelines/linked",
         "/pipelines/.",
         f"/pipelines/{run_id}%2f..%2f..",
-        f"/pipelines/{run_id}/stages/work/files/link",
-        f"/pipelines/{run_id}/stages/work/files/pipe",
-        f"/pipelines/{run_id}/stages/work/files/out%2fsecret",
-        f"/pipelines/{run_id}/stages/work/files/%2e%2e%2f%2e%2e%2fsecret",
+        f"/pipelines/{run_id}/stages/build/files/link",
+        f"/pipelines/{run_id}/stages/build/files/pipe",
+        f"/pipelines/{run_id}/stages/build/files/out%2fsecret",
+        f"/pipelines/{run_id}/stages/build/files/%2e%2e%2f%2e%2e%2fsecret",
         f"/pipelines/{run_id}/stages/../files/manifest.json",
         f"/pipelines/{run_id}/stages/%2e%2e/files/secret",
-        f"/pipelines/{run_id}/stages/work%2fout/files/secret",
-        f"/pipelines/{run_id}/stages/work%00/files/secret",
+        f"/pipelines/{run_id}/stages/build%2fout/files/secret",
+        f"/pipelines/{run_id}/stages/build%00/files/secret",
         f"/pipelines/{run_id}/artifacts/%2e%2e%2fmanifest.json",
         f"/pipelines/{run_id}/artifacts/..%5c..",
         "/static/..%2f..%2fapp.py",
@@ -208,7 +208,7 @@ def test_no_path_leaves_the_directory_of_runs(serve: Serve, tmp_path: Path) -> N
         assert answer.status in (400, 404), (path, answer.status, body)
         assert b"SECRET" not in body
         connection.close()
-    listed = served.client.get(f"/pipelines/{run_id}/stages/work/files").json()["files"]
+    listed = served.client.get(f"/pipelines/{run_id}/stages/build/files").json()["files"]
     assert {"link", "out", "pipe"}.isdisjoint(file["name"] for file in listed)
     os.symlink(tmp_path, served.root / run_id / "artifacts")
     assert served.get(run_id, "/artifacts") == {"files": []}
@@ -245,7 +245,7 @@ def test_a_file_that_a_stage_wrote_is_never_a_page(serve: Serve) -> None:
     served = serve()
     run_id = served.submit(command_pipeline("echo '<script>alert(1)</script>' > $ATTRACTOR_STAGE_DIR/page.html"))
     served.wait_for(run_id, "completed")
-    answer = served.client.get(f"/pipelines/{run_id}/stages/work/files/page.html")
+    answer = served.client.get(f"/pipelines/{run_id}/stages/build/files/page.html")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
 
 

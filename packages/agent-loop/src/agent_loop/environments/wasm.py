@@ -16,12 +16,13 @@ import anyio
 import anyio.to_thread
 
 from agent_loop.environments import wasm_process
-from agent_loop.environments.base import DirEntry, ExecResult, GrepOptions, OutputCallback
+from agent_loop.environments.base import ExecResult, OutputCallback
 from agent_loop.environments.local import LocalExecutionEnvironment
 from agent_loop.environments.output import STDERR, STDOUT, OutputCapture
 from agent_loop.environments.process import run_command
 from agent_loop.environments.variables import EnvironmentPolicy
 from agent_loop.environments.wasm_command import PythonCommand, UnknownCommandError, parse_command
+from agent_loop.environments.wrappers import EnvironmentWrapper
 from agent_loop.errors import ExecutionEnvironmentError, PathNotAllowedError, PathNotFoundError
 
 _NOT_FOUND = 127
@@ -41,7 +42,7 @@ sys.path.remove("/.site")
 """
 
 
-class WasmExecutionEnvironment:
+class WasmExecutionEnvironment(EnvironmentWrapper):
     """CPython 3.12 in a WebAssembly machine that sees `working_dir`, by the same path, and nothing else of this one.
 
     Commands are `python FILE`, `python -c CODE`, `python -m MODULE`, and `python - <<'END'` with lines below; anything
@@ -63,7 +64,7 @@ class WasmExecutionEnvironment:
         cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._directory = Path(os.path.realpath(working_dir))
-        self._local = LocalExecutionEnvironment(self._directory, policy=EnvironmentPolicy.CORE)
+        super().__init__(LocalExecutionEnvironment(self._directory, policy=EnvironmentPolicy.CORE))
         self._memory_bytes = memory_bytes
         self._variables = dict(variables or {})
         self._source = _find_runtime()
@@ -87,14 +88,14 @@ class WasmExecutionEnvironment:
     async def initialize(self) -> None:
         """Compiles Python if that was never done. Raises PathNotFoundError without the working directory."""
         async with self._lock:
-            await self._local.initialize()
+            await self._inner.initialize()
             if self._scratch is None:
                 try:
                     self._module.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                     if not self._module.exists():
                         await _compile(self._source, self._module)
                 except BaseException:
-                    await self._local.cleanup()
+                    await self._inner.cleanup()
                     raise
                 self._scratch = Path(tempfile.mkdtemp(prefix="agent-loop-"))
                 (self._scratch / "site").mkdir()
@@ -103,44 +104,12 @@ class WasmExecutionEnvironment:
 
     async def cleanup(self) -> None:
         """Commands end with their calls; with the last user, the files that hold oversized output are removed."""
-        await self._local.cleanup()
+        await self._inner.cleanup()
         self._users = max(self._users - 1, 0)
         if not self._users and self._scratch is not None:
             scratch, self._scratch = self._scratch, None
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: shutil.rmtree(scratch, ignore_errors=True))
-
-    async def read_file(self, path: str, offset: int | None = None, limit: int | None = None) -> str:
-        """See ExecutionEnvironment."""
-        return await self._local.read_file(self._inside(path), offset, limit)
-
-    async def read_bytes(self, path: str) -> bytes:
-        """See ExecutionEnvironment."""
-        return await self._local.read_bytes(self._inside(path))
-
-    async def write_file(self, path: str, content: str) -> None:
-        """See ExecutionEnvironment."""
-        await self._local.write_file(self._inside(path), content)
-
-    async def write_bytes(self, path: str, data: bytes) -> None:
-        """See ExecutionEnvironment."""
-        await self._local.write_bytes(self._inside(path), data)
-
-    async def delete_file(self, path: str) -> None:
-        """See ExecutionEnvironment."""
-        await self._local.delete_file(self._entry(path))
-
-    async def move_file(self, source: str, target: str) -> None:
-        """See ExecutionEnvironment."""
-        await self._local.move_file(self._entry(source), self._entry(target))
-
-    async def file_exists(self, path: str) -> bool:
-        """See ExecutionEnvironment."""
-        return await self._local.file_exists(self._entry(path))
-
-    async def list_directory(self, path: str, depth: int = 1) -> list[DirEntry]:
-        """See ExecutionEnvironment."""
-        return await self._local.list_directory(self._inside(path), depth)
 
     async def exec_command(
         self,
@@ -152,7 +121,7 @@ class WasmExecutionEnvironment:
         on_output: OutputCallback | None = None,
     ) -> ExecResult:
         """See ExecutionEnvironment, and above for the commands that there are."""
-        directory = self._inside(working_dir or ".")
+        directory = self._place(working_dir or ".")
         if not await anyio.Path(directory).is_dir():
             raise PathNotFoundError(f"the directory {directory} to run in does not exist")
         try:
@@ -178,14 +147,10 @@ class WasmExecutionEnvironment:
             output_file_bytes=capture.file_bytes if capture.file_bytes < capture.total_bytes else None,
         )
 
-    async def grep(self, pattern: str, path: str, options: GrepOptions) -> str:
-        """See ExecutionEnvironment."""
-        return await self._local.grep(pattern, self._inside(path), options)
-
     async def glob(self, pattern: str, path: str) -> list[str]:
         """See ExecutionEnvironment."""
-        directory = self._inside(path)
-        return await self._local.glob(self._relative_pattern(pattern, directory), directory)
+        directory = self._place(path)
+        return await self._inner.glob(self._relative_pattern(pattern, directory), directory)
 
     def _relative_pattern(self, pattern: str, directory: str) -> str:
         relative = os.path.relpath(pattern, directory) if os.path.isabs(pattern) else pattern
@@ -193,7 +158,7 @@ class WasmExecutionEnvironment:
             raise PathNotAllowedError(f"{pattern} leads out of the directory {directory}")
         return relative
 
-    def _inside(self, path: str) -> str:
+    def _place(self, path: str) -> str:
         place = os.path.normpath(self._directory / path)
         return self._require_inside(path, place, os.path.realpath(place))
 

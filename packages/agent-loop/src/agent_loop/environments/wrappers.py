@@ -13,7 +13,11 @@ _Result = TypeVar("_Result")
 
 
 class EnvironmentWrapper:
-    """Hands every call on to `inner`. Derive from it, and override what shall be different."""
+    """Hands every call on to `inner`. Derive from it, and override what shall be different.
+
+    Where only paths shall be, override `_place`, and `_entry` for what is deleted, moved or looked for: a directory's
+    entry, which may be a symlink itself.
+    """
 
     def __init__(self, inner: ExecutionEnvironment) -> None:
         self._inner = inner
@@ -40,35 +44,35 @@ class EnvironmentWrapper:
 
     async def read_file(self, path: str, offset: int | None = None, limit: int | None = None) -> str:
         """See ExecutionEnvironment."""
-        return await self._inner.read_file(path, offset, limit)
+        return await self._inner.read_file(self._place(path), offset, limit)
 
     async def write_file(self, path: str, content: str) -> None:
         """See ExecutionEnvironment."""
-        await self._inner.write_file(path, content)
+        await self._inner.write_file(self._place(path), content)
 
     async def read_bytes(self, path: str) -> bytes:
         """See ExecutionEnvironment."""
-        return await self._inner.read_bytes(path)
+        return await self._inner.read_bytes(self._place(path))
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """See ExecutionEnvironment."""
-        await self._inner.write_bytes(path, data)
+        await self._inner.write_bytes(self._place(path), data)
 
     async def delete_file(self, path: str) -> None:
         """See ExecutionEnvironment."""
-        await self._inner.delete_file(path)
+        await self._inner.delete_file(self._entry(path))
 
     async def move_file(self, source: str, target: str) -> None:
         """See ExecutionEnvironment."""
-        await self._inner.move_file(source, target)
+        await self._inner.move_file(self._entry(source), self._entry(target))
 
     async def file_exists(self, path: str) -> bool:
         """See ExecutionEnvironment."""
-        return await self._inner.file_exists(path)
+        return await self._inner.file_exists(self._entry(path))
 
     async def list_directory(self, path: str, depth: int = 1) -> list[DirEntry]:
         """See ExecutionEnvironment."""
-        return await self._inner.list_directory(path, depth)
+        return await self._inner.list_directory(self._place(path), depth)
 
     async def exec_command(
         self,
@@ -84,11 +88,18 @@ class EnvironmentWrapper:
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> str:
         """See ExecutionEnvironment."""
-        return await self._inner.grep(pattern, path, options)
+        return await self._inner.grep(pattern, self._place(path), options)
 
     async def glob(self, pattern: str, path: str) -> list[str]:
         """See ExecutionEnvironment."""
-        return await self._inner.glob(pattern, path)
+        return await self._inner.glob(pattern, self._place(path))
+
+    def _place(self, path: str) -> str:
+        """What `inner` calls the path."""
+        return path
+
+    def _entry(self, path: str) -> str:
+        return self._place(path)
 
 
 class ReadOnlyExecutionEnvironment(EnvironmentWrapper):

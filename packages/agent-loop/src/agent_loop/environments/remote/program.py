@@ -56,7 +56,10 @@ async def run_program(
             code = await channel.wait()
         printed = b"".join(outputs[STDOUT])
         return Finished(code, printed.partition(scripts.BEGIN)[2], b"".join(outputs[STDERR]))
-    raise ExecutionEnvironmentError(f"{transport.place} does not answer for {seconds:g} seconds")
+    told = " ".join(b"".join(outputs[STDERR]).decode(errors="replace").split())
+    raise ExecutionEnvironmentError(
+        f"{transport.place} does not answer for {seconds:g} seconds" + (f"; so far it says: {told}" if told else "")
+    )
 
 
 async def end_processes(
