@@ -59,5 +59,7 @@ def test_a_command_whose_caller_goes_is_ended() -> None:
 async def test_what_a_place_says_that_does_not_answer_is_told() -> None:
     """A login's start-up file that waits for something, say."""
     slow = CommandLineTransport("the container web", ["sh", "-c", "echo no lock yet >&2; exec sleep 60"])
-    with pytest.raises(ExecutionEnvironmentError, match=r"does not answer for 0\.5 seconds; so far it says: no lock yet"):
+    with pytest.raises(
+        ExecutionEnvironmentError, match=r"does not answer for 0\.5 seconds; so far it says: no lock yet"
+    ):
         await run_program(slow, shell_arguments("true"), seconds=0.5)
