@@ -143,7 +143,7 @@ def split_classes(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A stage. `classes` are those of its subgraphs, outermost first, then those of its `class` attribute."""
 
@@ -229,7 +229,7 @@ class Node:
         return to_bool(self.attrs.get("allow_partial")) or False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Edge:
     """A transition from `source` to `target`; the specification also says `from_node` and `to_node`."""
 
@@ -287,6 +287,10 @@ class Graph:
     source: str = field(default="", compare=False, repr=False)
     file_name: str = field(default="", compare=False)
     diagnostics: tuple[Diagnostic, ...] = field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        """Short: an event loop shows what its tasks were called with, and a graph may have thousands of nodes."""
+        return f"<Graph {self.name!r}: {len(self.nodes)} nodes, {len(self.edges)} edges>"
 
     def with_nodes(self, nodes: Iterable[Node]) -> "Graph":
         """A copy in which these nodes replace those of the same id, or are added."""

@@ -20,10 +20,10 @@ def write_status(stage_dir: Path | str, outcome: Outcome) -> None:
     """
     path = f"{stage_dir}/{STATUS_NAME}"
     flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC
+    # Most stages have no directory before this.
+    with suppress(FileExistsError):
+        os.mkdir(stage_dir)
     try:
-        descriptor = os.open(path, flags, 0o644)
-    except FileNotFoundError:
-        os.makedirs(stage_dir, exist_ok=True)
         descriptor = os.open(path, flags, 0o644)
     except IsADirectoryError:
         # A stage made that, which is no reason to end the run.
