@@ -40,8 +40,9 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 def find_root() -> str:
     """Where all runs of this process lie, until it ends.
 
-    For half a minute ext4 passes over each inode that was freed: of runs that delete what the last one wrote, each
-    would pay for the others.
+    For minutes ext4 passes over each inode that was freed, one by one: of runs that delete what the last one wrote,
+    each would pay for those before it. So does this benchmark if it is started again at once, or where thousands of
+    files were just deleted; TMPDIR names another place.
     """
     root = tempfile.TemporaryDirectory(prefix="bench-engine-")
     atexit.register(root.cleanup)

@@ -1,7 +1,6 @@
 """How a run ended, for whoever had it run."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from attractor.diagnostics import Diagnostic
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.checkpoint import Checkpoint
+from attractor.state.json_values import copy_json
 from attractor.state.run_directory import restart_path
 from attractor.state.step import RunStatus
 from attractor.state.suspensions import find_suspensions
@@ -41,7 +41,7 @@ class RunResult:
     waiting: bool = False
     suspensions: tuple[Suspension, ...] = ()
     restarts: int = 0
-    diagnostics: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = field(default=(), repr=False)
     usage: TokenUsage | None = None
 
     @property
@@ -64,7 +64,7 @@ def to_result(
         status=StageStatus.SUCCESS if succeeded else StageStatus.FAIL,
         completed_nodes=tuple(checkpoint.completed_nodes),
         node_outcomes=dict(checkpoint.node_outcomes),
-        context=deepcopy(checkpoint.context_values),
+        context=copy_json(checkpoint.context_values),
         failure_reason=checkpoint.reason,
         logs_root=logs_root,
         run_id=checkpoint.run_id,

@@ -26,7 +26,6 @@ class Branches:
         self._node = node
         self._context = context
         self._checkpoint = checkpoint
-        self._place = place
         checkpoint.begin_fan_out(node.id)
         # What the branches see of the stages before them, and none of what their siblings do.
         self._outcomes = dict(context.run.node_outcomes)
@@ -34,8 +33,9 @@ class Branches:
         reached_with = context.run.last_outcome or Outcome.success()
         self.edges = branch_edges(node, walk.graph, reached_with, context)
         indexes = {id(edge): index for index, edge in enumerate(walk.graph.outgoing_edges(node.id))}
+        places = place.inside(node.id, self.join, walk.graph, len(self.edges), checkpoint)
         self._traversals = [
-            self._make_traversal(number, edge, indexes[id(edge)]) for number, edge in enumerate(self.edges)
+            self._make_traversal(place, edge, indexes[id(edge)]) for place, edge in zip(places, self.edges, strict=True)
         ]
 
     def find_end(self, number: int) -> BranchEnd | None:
@@ -88,10 +88,10 @@ class Branches:
             if traversal.checkpoint.status in (RunStatus.FAILED, RunStatus.CANCELLED):
                 traversal.reopen()
 
-    def _make_traversal(self, number: int, edge: Edge, index: int) -> Traversal:
-        """The branch of that number, which begins with the edge; `index` is the edge's among those of the node."""
-        place = self._place.inside(self._node.id, self.join, self._walk.graph, str(number), self._checkpoint)
-        checkpoint = self._checkpoint.branches.setdefault(str(number), Checkpoint())
+    def _make_traversal(self, place: Place, edge: Edge, index: int) -> Traversal:
+        """The branch that lies there, which begins with the edge; `index` is the edge's among those of the node."""
+        _, number = place.path[-1]
+        checkpoint = self._checkpoint.branches.setdefault(number, Checkpoint())
         if not checkpoint.next_node and checkpoint.status is RunStatus.RUNNING:
             checkpoint.run_id = self._checkpoint.run_id
             checkpoint.next_node = edge.target

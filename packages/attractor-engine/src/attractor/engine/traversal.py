@@ -65,14 +65,11 @@ class Place:
     fan_outs: frozenset[str] = frozenset()
     outer: tuple[Checkpoint, ...] = ()
 
-    def inside(self, fan_out: str, join: str, graph: Graph, number: str, checkpoint: Checkpoint) -> "Place":
-        """The place of a branch of a fan-out here. `checkpoint` is the state here."""
-        return Place(
-            path=(*self.path, (fan_out, number)),
-            stops=self.stops | {node.id for node in graph.exit_nodes} | ({join} if join else set()),
-            fan_outs=self.fan_outs | {fan_out},
-            outer=(*self.outer, checkpoint),
-        )
+    def inside(self, fan_out: str, join: str, graph: Graph, branches: int, checkpoint: Checkpoint) -> "list[Place]":
+        """The places of the branches of a fan-out here. `checkpoint` is the state here."""
+        stops = self.stops | {node.id for node in graph.exit_nodes} | ({join} if join else set())
+        fan_outs, outer = self.fan_outs | {fan_out}, (*self.outer, checkpoint)
+        return [Place((*self.path, (fan_out, str(number))), stops, fan_outs, outer) for number in range(branches)]
 
     def status_behind(self, route: Route) -> RunStatus:
         """Where a traversal here stands when it has taken a route."""

@@ -7,7 +7,7 @@ is read back. So what a killed run continues from is what it would have had.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +69,21 @@ class Checkpoint:
 
     def apply(self, entry: "Entry") -> None:
         """Move on by one step, or let a branch move on."""
+        self._apply(entry, entry.branch)
+
+    def _apply(self, entry: Entry, branch: Sequence[tuple[str, str]]) -> None:
         step, before, stood_at = entry.step, self.status, self.next_node
         self.sequence += 1
         self.elapsed = max(self.elapsed, entry.elapsed)
         self.timestamp = entry.time
         if entry.usage is not None:
             self.usage = entry.usage if self.usage is None else self.usage + entry.usage
-        if entry.branch:
-            (fan_out, number), *inner = entry.branch
+        if branch:
+            (fan_out, number), *inner = branch
             self.begin_fan_out(fan_out)
-            self.branches.setdefault(number, Checkpoint()).apply(replace(entry, branch=tuple(inner)))
+            if number not in self.branches:
+                self.branches[number] = Checkpoint()
+            self.branches[number]._apply(entry, inner)
             return
         self.next_node, self.edge = step.next_node, step.edge
         self.status, self.reason = step.status, step.reason

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 from attractor.events import Emit
 from attractor.graph import Edge, Graph, Node
 from attractor.outcome import Outcome
-from attractor.state.json_values import to_json_value
+from attractor.state.json_values import copy_json, to_json_value
 from attractor.state.usage import TokenUsage
 
 
@@ -137,8 +136,7 @@ class Context:
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or `default`."""
         with self._lock:
-            value = self._values.get(key, default)
-            return deepcopy(value) if isinstance(value, list | dict) else value
+            return copy_json(self._values[key]) if key in self._values else default
 
     def get_string(self, key: str, default: str = "") -> str:
         """The value as text: `true` and `false` for booleans; `default` if it is missing or null."""
@@ -166,7 +164,7 @@ class Context:
     def snapshot(self) -> dict[str, Any]:
         """A deep copy of all values."""
         with self._lock:
-            return deepcopy(self._values)
+            return {key: copy_json(value) for key, value in self._values.items()}
 
     def clone(self, changes: Mapping[str, Any] | None = None) -> "Context":
         """An independent copy, for a branch; with what it has changed already, if it goes on."""

@@ -57,6 +57,15 @@ def to_json_value(value: Any, key: str, levels: int = MAX_NESTING) -> Any:
             )
 
 
+def copy_json(value: Any) -> Any:
+    """A copy of what `to_json_value()` gave, several times faster than `copy.deepcopy()`."""
+    if type(value) is dict:
+        return {key: copy_json(item) if type(item) in (dict, list) else item for key, item in value.items()}
+    if type(value) is list:
+        return [copy_json(item) if type(item) in (dict, list) else item for item in value]
+    return value
+
+
 def _text_key(name: Any, key: str) -> str:
     if not isinstance(name, str):
         raise ContextValueError(f"context key {key!r}: the dict key {name!r} is not text, which JSON requires")
