@@ -1,8 +1,12 @@
 """What DOT source means (section 2). Tests named dod_11_1 are the items of section 11.1."""
 
+import gc
+from contextlib import suppress
+
 import pytest
 from attractor.diagnostics import Severity, Span
 from attractor.dot import format_source, parse_dot
+from attractor.errors import DotSyntaxError
 from attractor.graph import Duration, Graph
 
 
@@ -335,3 +339,16 @@ def test_durations() -> None:
         assert graph.nodes["a"].attrs == graph.nodes["b"].attrs
     with pytest.raises(ValueError, match="not a duration"):
         Duration("soon")
+
+
+@pytest.mark.parametrize("source", ["digraph { a -> b }", "digraph { a -> }"])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collection_is_left_as_it_was(source: str, enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        gc.enable() if enabled else gc.disable()
+        with suppress(DotSyntaxError):
+            parse_dot(source)
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable() if before else gc.disable()

@@ -159,7 +159,8 @@ class Node:
 
     def text(self, key: str) -> str:
         """An attribute as text; empty if missing."""
-        return to_text(self.attrs.get(key))
+        value = self.attrs.get(key)
+        return value if type(value) is str else to_text(value)
 
     @property
     def label(self) -> str:
