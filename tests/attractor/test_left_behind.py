@@ -1,4 +1,4 @@
-"""A command that outlives a killed engine is ended before the run goes on."""
+"""What a killed engine leaves: a command, which is ended before the run goes on, and the time that it took."""
 
 import os
 import signal
@@ -7,7 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import anyio
 import pytest
+from attractor.engine.limits import Limits
+from attractor.pipeline import PipelineRunner
+from attractor.state.checkpoint import Checkpoint
 
 PROGRAM = r"""
 import sys
@@ -69,3 +73,16 @@ def test_a_command_does_not_live_on_beside_the_resumed_run(tmp_path: Path) -> No
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
         bystander.wait()
+
+
+def test_time_in_a_stage_that_was_killed_counts_against_max_duration(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=tmp_path) as engine:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "first").exists() or not (tmp_path / "run/.lock").read_bytes():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        engine.send_signal(signal.SIGKILL)
+    runner = PipelineRunner(logs_root=tmp_path / "run", working_dir=tmp_path, limits=Limits(max_duration=0.9))
+    ended = anyio.run(runner.resume, tmp_path / "run")
+    assert "the run took longer than max_duration" in ended.failure_reason
+    assert 1 <= Checkpoint.load(tmp_path / "run").elapsed < 20

@@ -196,6 +196,15 @@ class InterviewTimeout(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InterviewWithdrawn(Event):
+    """The answer isn't needed any more: the branch that asked was abandoned, or the run has ended without it."""
+
+    question: str
+    stage: str
+    qid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved(Event):
     """The node's result is on disk."""
 

@@ -77,7 +77,7 @@ class Branches:
             return end
         status = RunStatus.FAILED if failed else RunStatus.CANCELLED
         self._traversals[number].end(status, reason)
-        self._walk.questions.withdraw(self._walk.root, self._traversals[number].place.path)
+        self._walk.withdraw_questions(self._traversals[number].place.path)
         end = self.find_end(number)
         assert end is not None
         return end

@@ -22,10 +22,12 @@ from attractor.outcome import Outcome
 from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
 from attractor.state.journal import CheckpointStore, has_checkpoint, restore_run
+from attractor.state.run_directory import note_elapsed, read_elapsed
 from attractor.state.step import RunStatus
 from attractor.state.usage import TokenUsage
 
 TICK_SECONDS = 0.05
+_NOTE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,7 @@ class Execution:
                 f"{self._folder} would go on at node {self.checkpoint.next_node!r}, which the pipeline doesn't have; "
                 "start a new run"
             )
+        self.checkpoint.elapsed = max(self.checkpoint.elapsed, read_elapsed(self._root))
 
     async def run(self, store_changes: Callable[[CheckpointStore], None] = lambda store: None) -> None:
         """Go on until the run ends, or waits. `store_changes` may record something before the first step."""
@@ -167,7 +170,7 @@ class Execution:
                     reason = f"the run took longer than max_duration ({limit}); raise it to go on"
                     traversal.end(RunStatus.FAILED, reason)
                 elif traversal.checkpoint.status is RunStatus.COMPLETED:
-                    self._questions.withdraw(self._root)
+                    traversal.walk.withdraw_questions()
             except anyio.get_cancelled_exc_class():
                 traversal.end(RunStatus.CANCELLED, self.cancel_reason)
                 raise
@@ -183,11 +186,15 @@ class Execution:
         return None if limit is None else max(limit - self._count_elapsed(), 0)
 
     async def _tick(self, store: CheckpointStore) -> None:
+        noted = self._count_elapsed()
         while True:
             await anyio.sleep(TICK_SECONDS)
             try:
                 self._on_tick()
                 store.keep_up()
+                if (elapsed := self._count_elapsed()) - noted >= _NOTE_SECONDS:
+                    noted = elapsed
+                    note_elapsed(self._root, elapsed)
             except OSError:
                 return  # The next step, or the end, meets the same error, and ends the run with it.
 

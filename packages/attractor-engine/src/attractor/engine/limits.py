@@ -10,10 +10,11 @@ from attractor.state.usage import TokenUsage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`max_duration` is in seconds, counted since the run began or was resumed; None means no limit.
+    """`max_duration` is in seconds in which some process executed the run, resumptions included; None means no limit.
 
     `max_cost`, in US dollars, and `max_tokens` bound what the whole run uses of models, restarts and resumptions
-    included. They are looked at before each stage, so that the one that passes a limit is the last one.
+    included. They are looked at before each stage and each attempt, and within an agent's session, so that what passes
+    a limit is the last that is asked.
     `max_same_failures` visits of a stage in a row that fail with the same reason end the run: nothing gets better.
     """
 

@@ -16,7 +16,7 @@ from attractor.engine.joins import Joins, find_fan_out_route, is_fan_in, is_fan_
 from attractor.engine.limits import Budget
 from attractor.engine.routing import Route, check_goal_gates, find_route, get_retry_target
 from attractor.engine.stage import StageExecutor
-from attractor.events import CheckpointSaved, Emit
+from attractor.events import CheckpointSaved, Emit, InterviewWithdrawn
 from attractor.graph import Edge, Graph, Node
 from attractor.interviewers.questions import QuestionStore
 from attractor.outcome import Outcome, StageStatus
@@ -50,6 +50,11 @@ class Walk:
     questions: QuestionStore
     clock: Callable[[], float] = time.time
     elapsed: Callable[[], float] = lambda: 0.0
+
+    def withdraw_questions(self, branch: tuple[tuple[str, str], ...] = ()) -> None:
+        """Nobody needs the answers any more that the run, or a branch of it, is still asking for."""
+        for asked in self.questions.withdraw(self.root, branch):
+            self.emit(InterviewWithdrawn, question=asked.question.text, stage=asked.question.stage, qid=asked.id)
 
 
 @dataclass(frozen=True, slots=True)

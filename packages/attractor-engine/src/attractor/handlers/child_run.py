@@ -4,12 +4,15 @@ What a sub-pipeline node and a manager loop have in common: finding the child's 
 what it uses, and telling the parent how it ended.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from attractor.errors import PipelineConfigurationError
+from attractor.events import ChildCompleted, ChildStarted, Emit
 from attractor.graph import Graph, Node, to_text
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import Context
@@ -194,6 +197,30 @@ class ChildRun:
             self._context.run.add_usage(total - self._counted())
             self._context.set(self._counter, {"run": self.run_dir.name, **total.to_record()})
         self._context.run.refuse_child(str(self.run_dir), None)
+
+
+@contextmanager
+def tell_of_child(
+    emit: Emit, name: str, run_dir: Path, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[Outcome], object]]:
+    """Record that a stage's child begins, and that it ended: as the outcome says which the block hands in, else badly.
+
+    One that is suspended has not ended; it begins again when the run goes on.
+    """
+    begun, outcomes = clock(), list[Outcome]()
+
+    def tell_end(status: StageStatus) -> None:
+        emit(ChildCompleted, name=name, status=status.value, duration=round(clock() - begun, 6))
+
+    emit(ChildStarted, name=name, run_dir=str(run_dir))
+    try:
+        yield outcomes.append
+    except Suspend:
+        raise
+    except BaseException:
+        tell_end(StageStatus.FAIL)
+        raise
+    tell_end(outcomes[0].status)
 
 
 def get_setting(name: str, node: Node, graph: Graph) -> str:

@@ -8,9 +8,9 @@ import anyio
 
 from attractor.conditions import Condition, parse_condition
 from attractor.errors import ConditionSyntaxError, PipelineConfigurationError
-from attractor.events import ChildCompleted, ChildProgressed, ChildStarted, ChildSteered, Emit
+from attractor.events import ChildProgressed, ChildSteered, Emit
 from attractor.graph import Graph, Node, to_bool, to_count, to_seconds
-from attractor.handlers.child_run import ChildPipelines, ChildResult, ChildRun, get_setting
+from attractor.handlers.child_run import ChildPipelines, ChildResult, ChildRun, get_setting, tell_of_child
 from attractor.handlers.child_telemetry import PREFIX, ChildWatch, Telemetry
 from attractor.outcome import Outcome
 from attractor.state.context import Context
@@ -51,15 +51,16 @@ class ManagerLoopHandler:
         child = ChildRun(self._pipelines, node, context, graph, logs_root)
         if not child.run_dir.exists():
             child.read()
-        return await self._run(child, _Supervision(self, node, context, graph, child.run_dir), node)
+        with tell_of_child(self._emit, node.id, child.run_dir, self._clock) as tell_end:
+            outcome = await self._run(child, _Supervision(self, node, context, graph, child.run_dir))
+            tell_end(outcome)
+        return outcome
 
-    async def _run(self, child: ChildRun, supervision: "_Supervision", node: Node) -> Outcome:
+    async def _run(self, child: ChildRun, supervision: "_Supervision") -> Outcome:
         """Run the child and supervise it, each until the other ends."""
         results: list[ChildResult] = []
         failures: list[Exception] = []
         verdict: Outcome | None = None
-        begun = self._clock()
-        self._emit(ChildStarted, name=node.id, run_dir=str(child.run_dir))
         async with anyio.create_task_group() as tasks:
 
             async def run() -> None:
@@ -81,8 +82,6 @@ class ManagerLoopHandler:
         outcome = child.judge(results[0]) if results else verdict
         assert outcome is not None, "a task group that ends without a result was cancelled, and raises"
         supervision.observe()
-        duration = round(self._clock() - begun, 6)
-        self._emit(ChildCompleted, name=node.id, status=outcome.status.value, duration=duration)
         return outcome
 
     def _external_dir(self, node: Node, graph: Graph) -> Path:

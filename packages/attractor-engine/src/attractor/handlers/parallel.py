@@ -81,19 +81,23 @@ class ParallelHandler:
             fan_out.reopen()
         begun = time.monotonic()
         self._emit(ParallelStarted, branch_count=len(fan_out.edges))
-        ends = await _Round(node, fan_out, policy, self._emit).run()
-        successes = sum(end.outcome.status.is_success for end in ends)
-        self._emit(
-            ParallelCompleted,
-            duration=round(time.monotonic() - begun, 6),
-            success_count=successes,
-            failure_count=sum(end.outcome.status is StageStatus.FAIL for end in ends),
-        )
+        round_ = _Round(node, fan_out, policy, self._emit)
+        try:
+            ends = await round_.run()
+        except Suspend:
+            # Neither is the fan-out over: it begins again when the run goes on.
+            raise
+        except BaseException:
+            round_.break_off()
+            self._emit(ParallelCompleted, duration=round(time.monotonic() - begun, 6), **round_.count())
+            raise
+        self._emit(ParallelCompleted, duration=round(time.monotonic() - begun, 6), **round_.count())
         before = len(context.logs)
         for line in [line for end in ends for line in end.context.logs[before:]]:
             context.append_log(line)
         results = [describe_end(id, end, logs_root) for id, end in zip(name_branches(fan_out.edges), ends, strict=True)]
         joins_at_fan_in = fan_out.join != "" and graph.handler_type(graph.nodes[fan_out.join]) == "parallel.fan_in"
+        successes = sum(end.outcome.status.is_success for end in ends)
         outcome = _judge(node, policy, results, successes, joins_at_fan_in=joins_at_fan_in)
         if context.get(BEST_ID_KEY):
             # An earlier fan-in chose among other branches.
@@ -141,6 +145,16 @@ class _Round:
                 self._end(number, self._fan_out.abandon(number, why, failed=late))
         return [self._ends[number] for number in numbers]
 
+    def break_off(self) -> None:
+        """Whoever watches isn't left with branches that seem to work on."""
+        for number in self._started.keys() - self._ends.keys():
+            self._tell_end(number, success=False)
+
+    def count(self) -> dict[str, int]:
+        """How many branches succeeded and failed so far."""
+        failures = sum(end.outcome.status is StageStatus.FAIL for end in self._ends.values())
+        return {"success_count": self._successes, "failure_count": failures}
+
     async def _run_branch(self, number: int, others: anyio.CancelScope) -> None:
         async with self._limiter:
             self._started[number] = time.monotonic()
@@ -161,13 +175,16 @@ class _Round:
         self._ends[number] = end
         self._successes += end.outcome.status.is_success
         if number in self._started:
-            self._emit(
-                ParallelBranchCompleted,
-                branch=self._fan_out.edges[number].target,
-                index=number,
-                duration=round(time.monotonic() - self._started[number], 6),
-                success=end.outcome.status.is_success,
-            )
+            self._tell_end(number, success=end.outcome.status.is_success)
+
+    def _tell_end(self, number: int, *, success: bool) -> None:
+        self._emit(
+            ParallelBranchCompleted,
+            branch=self._fan_out.edges[number].target,
+            index=number,
+            duration=round(time.monotonic() - self._started[number], 6),
+            success=success,
+        )
 
     def _is_satisfied(self) -> bool:
         return self._policy.is_satisfied(self._successes)

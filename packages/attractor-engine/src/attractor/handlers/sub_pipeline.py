@@ -1,11 +1,10 @@
 """The sub-pipeline: a whole pipeline as one stage (section 9.4)."""
 
-import time
 from pathlib import Path
 
-from attractor.events import ChildCompleted, ChildStarted, Emit
+from attractor.events import Emit
 from attractor.graph import Graph, Node
-from attractor.handlers.child_run import ChildPipelines, ChildRun
+from attractor.handlers.child_run import ChildPipelines, ChildRun, tell_of_child
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 
@@ -27,10 +26,7 @@ class SubPipelineHandler:
         child = ChildRun(self._pipelines, node, context, graph, logs_root)
         if not child.run_dir.exists():
             child.read()
-        begun = time.monotonic()
-        self._emit(ChildStarted, name=node.id, run_dir=str(child.run_dir))
-        result = await child.run()
-        outcome = child.judge(result)
-        duration = round(time.monotonic() - begun, 6)
-        self._emit(ChildCompleted, name=node.id, status=outcome.status.value, duration=duration)
+        with tell_of_child(self._emit, node.id, child.run_dir) as tell_end:
+            outcome = child.judge(await child.run())
+            tell_end(outcome)
         return outcome

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 
 from attractor.calls import call
-from attractor.events import Emit, InterviewCompleted, InterviewStarted, InterviewTimeout
+from attractor.events import Emit, InterviewCompleted, InterviewStarted, InterviewTimeout, InterviewWithdrawn
 from attractor.graph import Edge, Graph, Node
 from attractor.handlers.human_answers import accept_answer, build_question, judge_answer, question_type, was_skipped
 from attractor.handlers.human_form import Form, judge_form, make_questions
@@ -130,7 +130,7 @@ class WaitHumanHandler:
                     failure = error
                 tasks.cancel_scope.cancel()
         if failure is not None:
-            store.close(asked.id, Ending.WITHDRAWN)
+            self._tell(store.close(asked.id, Ending.WITHDRAWN))
             raise failure
         return heard[0] if heard else Answer(value=AnswerValue.TIMEOUT)
 
@@ -158,6 +158,8 @@ class WaitHumanHandler:
         elif asked.answer is not None:
             said = asked.describe_answer()
             self._emit(InterviewCompleted, question=question.text, answer=said, duration=duration, qid=asked.id)
+        elif asked.ending is Ending.WITHDRAWN:
+            self._emit(InterviewWithdrawn, question=question.text, stage=question.stage, qid=asked.id)
 
 
 def find_choices(node: Node, graph: Graph) -> tuple[list[Edge], tuple[Option, ...]]:

@@ -99,13 +99,18 @@ class QuestionStore:
         self._end(question_id, {"ending": ending.value, "time": round(self._clock(), 3)})
         return self.get(question_id)
 
-    def withdraw(self, run_root: Path, branch: BranchPath = ()) -> None:
-        """Close the open questions of a branch of a run, or of all of the run: nobody needs their answers now."""
+    def withdraw(self, run_root: Path, branch: BranchPath = ()) -> list[AskedQuestion]:
+        """Close the open questions of a branch of a run, or of all of the run: nobody needs their answers now.
+
+        Returns those that nobody answered at the last moment.
+        """
         within = locate(run_root, self.root)
-        for asked in self.list_open():
-            is_there = within == "." or asked.place.startswith(f"{within}/")
-            if is_there and asked.branch[: len(branch)] == branch:
-                self.close(asked.id, Ending.WITHDRAWN)
+        closed = [
+            self.close(asked.id, Ending.WITHDRAWN)
+            for asked in self.list_open()
+            if (within == "." or asked.place.startswith(f"{within}/")) and asked.branch[: len(branch)] == branch
+        ]
+        return [asked for asked in closed if asked.ending is Ending.WITHDRAWN]
 
     def get(self, question_id: str) -> AskedQuestion:
         """One question; raises QuestionError if there is none of that id."""

@@ -293,6 +293,24 @@ def _lock_soon(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def note_elapsed(path: Path, seconds: float) -> None:
+    """Keep, in the lock file, for how long a run has been executed: a kill in a long stage must not forget that."""
+    with suppress(FileNotFoundError):
+        descriptor = os.open(path / ".lock", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, f"{seconds:015.3f}\n".encode(), 0)
+        finally:
+            os.close(descriptor)
+
+
+def read_elapsed(path: Path) -> float:
+    """What was noted last; 0 if nothing was."""
+    try:
+        return max(float((path / ".lock").read_text("ascii")), 0.0)
+    except (OSError, ValueError):
+        return 0.0
+
+
 def is_in_use(path: Path) -> bool:
     """Whether some process, this one too, works on the run in a directory."""
     try:

@@ -78,6 +78,9 @@ export class RunRecord {
         if (this.questions.has(event.qid)) this.setState(this.questions.get(event.qid), "running", changed);
         this.questions.delete(event.qid);
         return;
+      case "InterviewWithdrawn":
+        this.questions.delete(event.qid);
+        return;
       case "InterviewTimeout":
         this.questions.delete(event.qid);
         this.setState(event.stage, "running", changed);

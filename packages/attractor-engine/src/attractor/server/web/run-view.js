@@ -16,7 +16,7 @@ const TICK = 1000;
 const REST = 1500;
 // What changes more than a stage: the run's status, or what it asks.
 const TELLING = new Set(["PipelineStarted", "PipelineCompleted", "PipelineFailed", "PipelineWaiting", "InterviewStarted",
-  "InterviewCompleted", "InterviewTimeout", "StageCompleted", "StageFailed"]);
+  "InterviewCompleted", "InterviewTimeout", "InterviewWithdrawn", "StageCompleted", "StageFailed"]);
 
 export class RunView {
   constructor(app, runId, stageName) {

@@ -78,6 +78,7 @@ export function describeEvent(event) {
     case "InterviewStarted": return { stage: event.stage, text: `asks: ${event.question}`, loud: true };
     case "InterviewCompleted": return { text: `Answered: ${event.answer}`, loud: true };
     case "InterviewTimeout": return { stage: event.stage, text: "was not answered in time", loud: true };
+    case "InterviewWithdrawn": return { stage: event.stage, text: "needs no answer any more", loud: false };
     case "ChildStarted": return { stage: event.name, text: "began a pipeline of its own", loud: false };
     case "ChildProgressed":
       return { stage: event.name, text: `watches its pipeline: ${event.active_stage || event.status}`, loud: false };
