@@ -1,5 +1,6 @@
 """What `attractor run` shows: stage by stage on stderr, the result on stdout, and a moving line at a terminal."""
 
+import io
 import json
 import subprocess
 import sys
@@ -202,6 +203,31 @@ def test_answers_can_not_drive_the_terminal(terminal: Callable, tmp_path: Path) 
     assert run.wait() == 1
     assert "owned" in run.shown
     assert "\x1b]0;" not in run.shown
+
+
+def test_answers_can_not_drive_the_terminal_that_shows_a_log_later(
+    attractor: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "escape.dot"
+    source.write_text(
+        """digraph escape {
+            start [shape=Mdiamond]
+            exit  [shape=Msquare]
+            work  [shape=parallelogram, tool_command="printf '\\033]0;owned\\007'"]
+            gate  [shape=hexagon, label="Go \x1b[2J on?"]
+            start -> work -> gate
+            gate -> exit [label="Go\x1b[1A"]
+        }"""
+    )
+    run_dir = tmp_path / "run"
+    monkeypatch.setattr("sys.stdin", io.StringIO("G\n"))
+    ran = attractor("run", source, "--workdir", tmp_path, "--logs", run_dir)
+    shown = [ran, attractor("show", run_dir), attractor("logs", run_dir), attractor("lint", source)]
+    assert ran.code == 0, ran.err
+    assert "Go \\x1b[2J on?" in ran.err
+    assert not any("\x1b" in ended.out + ended.err for ended in shown)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(source.read_bytes())))
+    assert "\x1b[1A" in attractor("fmt", "-").out, "a file goes on as it is"
 
 
 def test_help_imports_little() -> None:

@@ -70,6 +70,7 @@ LAYERS = {
         "errors",
         "diagnostics",
         "calls",
+        "printable",
     ],
 }
 # A package may import those after it, through these modules only.

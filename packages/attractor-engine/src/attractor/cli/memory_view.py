@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attractor.cli.output import printable
+from attractor.printable import printable
 
 _BAR, _WIDTH = 20, 120
 _SPARKS = "▁▂▃▄▅▆▇█"

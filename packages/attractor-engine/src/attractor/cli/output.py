@@ -7,7 +7,6 @@ work goes on and the text goes nowhere.
 import errno
 import json
 import os
-import re
 import shlex
 import stat
 import sys
@@ -16,8 +15,7 @@ from typing import Any, TextIO
 
 import click
 
-# A model's answer or a file name must not move the cursor, change the title or answer for the user.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+from attractor.printable import printable
 
 
 def prepare_streams() -> None:
@@ -35,10 +33,13 @@ def write_result(text: str) -> None:
 
 
 def write_data(text: str) -> None:
-    """Lines for another program to stdout: in UTF-8 whatever the locale says, unless a person reads them."""
-    if sys.stdout is not None and not sys.stdout.isatty() and hasattr(sys.stdout, "reconfigure"):
+    """Lines for another program to stdout: as they are, in UTF-8 whatever the locale, unless a person reads them."""
+    if sys.stdout is None or sys.stdout.isatty():
+        write_result(text)
+        return
+    if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    write_result(text)
+    _write(sys.stdout, text)
 
 
 def write_json(value: Any, *, indent: int | None = 2) -> None:
@@ -52,11 +53,14 @@ def write_note(text: str) -> None:
 
 
 def write(stream: TextIO | None, text: str) -> None:
-    """Lines to a stream, control characters made visible if it is a terminal."""
-    if stream is None:
-        return
+    """Lines to a stream, control characters made visible, as somebody may read a log at a terminal later."""
+    if stream is not None:
+        _write(stream, printable(text))
+
+
+def _write(stream: TextIO, text: str) -> None:
     try:
-        stream.write((printable(text) if stream.isatty() else text) + "\n")
+        stream.write(text + "\n")
         stream.flush()
     except OSError as error:
         gone = _has_gone(stream, error)
@@ -79,8 +83,3 @@ def _has_gone(stream: TextIO, error: OSError) -> bool:
 def resume_command(run_dir: Path) -> str:
     """What to type to go on with a run, for a shell to read."""
     return f"attractor resume {shlex.quote(str(run_dir))}"
-
-
-def printable(text: str) -> str:
-    """The text with control characters other than newline and tab written out."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

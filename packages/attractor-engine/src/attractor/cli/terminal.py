@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from attractor.cli.output import printable
 from attractor.cli.progress import format_seconds
+from attractor.printable import printable
 
 _MOST_ROWS = 10
 _NOTHING: Mapping[str, "_Row"] = MappingProxyType({})

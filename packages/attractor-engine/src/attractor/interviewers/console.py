@@ -11,6 +11,7 @@ import anyio.to_thread
 
 from attractor.interviewers.base import Answer, AnswerValue, Question, QuestionType
 from attractor.interviewers.matching import interpret_answer, strip_accelerator
+from attractor.printable import printable
 
 
 class ConsoleInterviewer:
@@ -56,7 +57,7 @@ class ConsoleInterviewer:
         # Where nobody reads (a closed stderr, a terminal that is gone), answers may still come.
         with suppress(OSError):
             if self._output is not None:
-                self._output.write(text)
+                self._output.write(printable(text))
                 self._output.flush()
 
     async def _read_line(self) -> str | None:
