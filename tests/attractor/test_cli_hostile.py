@@ -165,11 +165,28 @@ def test_a_closed_stdin_is_an_empty_one(environment: dict[str, str]) -> None:
     assert "did not expect" not in ended.stderr
 
 
-def test_a_gate_without_anybody_says_what_to_do(gate: Path, environment: dict[str, str]) -> None:
-    line = [sys.executable, "-m", "attractor", "run", str(gate), "--quiet"]
+@pytest.mark.parametrize(
+    ("attrs", "exit_code", "said"),
+    [
+        ("", 3, "The question is left for later. (--detach leaves questions for later"),
+        (', "human.default_choice"=J', 0, "The gate's default is taken"),
+        (', "human.default_choice"=J, "human.timeout"="300ms"', 0, "can still answer until the gate's time is over"),
+        (', "human.timeout"="300ms"', 1, "--auto-approve takes first choices"),
+    ],
+)
+def test_a_gate_without_anybody_says_what_to_do(
+    gate: Path, environment: dict[str, str], attrs: str, exit_code: int, said: str
+) -> None:
+    """Nor does it fail for the want of a person, as long as there is another way."""
+    gate.write_text(gate.read_text().replace("shape=hexagon", f"shape=hexagon{attrs}"))
+    logs = gate.parent / "run"
+    line = [sys.executable, "-m", "attractor", "run", str(gate), "--quiet", "--logs", str(logs)]
     ended = subprocess.run(line, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert "--detach leaves questions for later" in ended.stderr
+    assert (ended.returncode, said in ended.stderr) == (exit_code, True), ended.stderr
+    if exit_code:
+        line = [sys.executable, "-m", "attractor", "resume", str(logs), "--quiet"]
+        resumed = subprocess.run(line, env=environment, input="J\n", capture_output=True, text=True, check=False)
+        assert (resumed.returncode, "[?]" in resumed.stderr) == (0, True)
 
 
 def test_hanging_up_stops_a_run_unless_nohup_said_otherwise(
