@@ -177,6 +177,13 @@ class EventReader:
         self._path = path
         self._offset = 0
 
+    def fits(self) -> bool:
+        """Whether the file still holds what was read of it."""
+        try:
+            return self._path.stat().st_size >= self._offset
+        except FileNotFoundError:
+            return self._offset == 0
+
     def read_all(self) -> Iterator[Event]:
         """What there is now and wasn't before; raises RunDirectoryError for a damaged file."""
         while batch := self.read():

@@ -52,24 +52,29 @@ def read_states(events: Iterable[Event], stages: Iterable[str] = ()) -> dict[str
     """
     states: dict[str, StageState] = {}
     for event in events:
-        match event:
-            case StageStarted(name=name) | InterviewTimeout(stage=name):
-                states[name] = StageState.RUNNING
-            case StageCompleted(name=name):
-                states[name] = StageState.SUCCEEDED
-            case StageFailed(name=name, will_retry=will_retry):
-                states[name] = StageState.RETRYING if will_retry else StageState.FAILED
-            case StageRetrying(name=name):
-                states[name] = StageState.RETRYING
-            case StageSuspended(name=name) | InterviewStarted(stage=name):
-                states[name] = StageState.WAITING
-            case PipelineCompleted():
-                states |= {name: StageState.SKIPPED for name in stages if name not in states}
-            case PipelineFailed():
-                states |= {name: StageState.FAILED for name, state in states.items() if state in _UNDER_WAY}
-            case PipelineWaiting():
-                states |= {name: StageState.WAITING for name, state in states.items() if state in _UNDER_WAY}
+        note_state(states, event, stages)
     return states
+
+
+def note_state(states: dict[str, StageState], event: Event, stages: Iterable[str] = ()) -> None:
+    """Take into the states what happened next."""
+    match event:
+        case StageStarted(name=name) | InterviewTimeout(stage=name):
+            states[name] = StageState.RUNNING
+        case StageCompleted(name=name):
+            states[name] = StageState.SUCCEEDED
+        case StageFailed(name=name, will_retry=will_retry):
+            states[name] = StageState.RETRYING if will_retry else StageState.FAILED
+        case StageRetrying(name=name):
+            states[name] = StageState.RETRYING
+        case StageSuspended(name=name) | InterviewStarted(stage=name):
+            states[name] = StageState.WAITING
+        case PipelineCompleted():
+            states |= {name: StageState.SKIPPED for name in stages if name not in states}
+        case PipelineFailed():
+            states |= {name: StageState.FAILED for name, state in states.items() if state in _UNDER_WAY}
+        case PipelineWaiting():
+            states |= {name: StageState.WAITING for name, state in states.items() if state in _UNDER_WAY}
 
 
 _UNDER_WAY = (StageState.RUNNING, StageState.RETRYING, StageState.WAITING)

@@ -18,6 +18,7 @@ from attractor.server.deadlines import POLL_SECONDS, Deadlines
 from attractor.server.drawing import Drawing
 from attractor.server.event_tail import Tails
 from attractor.server.guard import LOOPBACK, Guard, Hosts
+from attractor.server.histories import Histories
 from attractor.server.launch import FixedLauncher, Launcher
 from attractor.server.login import Login
 from attractor.server.metrics import Metrics
@@ -61,13 +62,14 @@ def create_app(
     redactor = redactor or Redactor([token] if token else [])
     runs = Runs(root, launcher or FixedLauncher(), max_runs)
     index, tails, authority = RunIndex(runs), Tails(redactor.redact_json), Authority(token)
+    histories = Histories()
     metrics = Metrics(runs, index, tails)
     login = Login(authority, WEB / "index.html")
     operations = (
-        *Pipelines(runs, index, tails, keep_alive=keep_alive, patience=patience).list_operations(),
+        *Pipelines(runs, index, tails, histories, keep_alive=keep_alive, patience=patience).list_operations(),
         *Questions(runs).list_operations(),
-        *RunContents(runs).list_operations(),
-        *Drawing(runs).list_operations(),
+        *RunContents(runs, histories).list_operations(),
+        *Drawing(runs, histories).list_operations(),
         *login.list_operations(),
         *metrics.list_operations(),
         _health_operation(),

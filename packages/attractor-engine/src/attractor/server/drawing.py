@@ -12,14 +12,14 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from attractor.diagnostics import Diagnostic, Severity, Span, to_json
 from attractor.dot import parse_dot, render_svg
 from attractor.errors import DotSyntaxError, DrawingError
-from attractor.event_log import read_events
 from attractor.graph import Graph
 from attractor.server import schemas
+from attractor.server.histories import Histories
 from attractor.server.operations import Answer, Operation
 from attractor.server.problem import ProblemError
 from attractor.server.requests import read_body, take
 from attractor.server.runs import Runs
-from attractor.stage_states import StageState, read_states
+from attractor.stage_states import StageState
 from attractor.state.run_directory import read_manifest, read_source
 from attractor.transforms import apply_transforms
 from attractor.validation import validate
@@ -32,8 +32,9 @@ _DRAWING_HEADERS = {"content-security-policy": "default-src 'none'; style-src 'u
 class Drawing:
     """The operations on DOT sources."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, histories: Histories) -> None:
         self._runs = runs
+        self._histories = histories
 
     def list_operations(self) -> Sequence[Operation]:
         picture = Answer(description="The picture.", schema={"type": "string"}, media_type=SVG)
@@ -87,7 +88,7 @@ class Drawing:
         path = self._runs.find(request.path_params["id"])
         match request.query_params.get("format", "svg"):
             case "svg":
-                states = await run_sync(lambda: read_states(read_events(path)))
+                states = await run_sync(self._histories.list_states, path)
                 return await _draw(_read(path), str(read_manifest(path).get("file_name", "")), states)
             case "dot":
                 return PlainTextResponse(_read(path), media_type=DOT)

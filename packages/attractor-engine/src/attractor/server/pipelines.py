@@ -12,6 +12,7 @@ from attractor.diagnostics import Severity, to_json
 from attractor.server import schemas
 from attractor.server.drawing import lint_source
 from attractor.server.event_tail import Tails, find_end
+from attractor.server.histories import Histories
 from attractor.server.launch import Wishes
 from attractor.server.operations import Answer, Operation
 from attractor.server.problem import ProblemError
@@ -19,7 +20,7 @@ from attractor.server.requests import read_body, read_flag, read_number, take, t
 from attractor.server.run_index import RunIndex
 from attractor.server.runs import Runs
 from attractor.server.sse import TERMINAL, EventStream
-from attractor.server.views import find_working, view_run
+from attractor.server.views import view_run
 from attractor.state.run_directory import restart_path, stage_path
 from attractor.state.steering import write_steering
 
@@ -27,12 +28,15 @@ _RUN = {200: Answer(description="The run.", schema=schemas.RUN)}
 
 
 class Pipelines:
-    """The operations on whole runs. `index` lists them, `tails` serve the streams of events."""
+    """The operations on whole runs. `index` lists them, `tails` serve events, `histories` tell which stages work."""
 
-    def __init__(self, runs: Runs, index: RunIndex, tails: Tails, *, keep_alive: float, patience: float) -> None:
+    def __init__(
+        self, runs: Runs, index: RunIndex, tails: Tails, histories: Histories, *, keep_alive: float, patience: float
+    ) -> None:
         self._runs = runs
         self._index = index
         self._tails = tails
+        self._histories = histories
         self._keep_alive = keep_alive
         self._patience = patience
 
@@ -183,7 +187,7 @@ class Pipelines:
         node_id = take(body, "node_id", str, "the id of a node", "")
         if not text.strip():
             raise ProblemError(400, "the field 'text' is empty")
-        told = await run_sync(_steer, path, node_id, text)
+        told = await run_sync(_steer, path, self._histories, node_id, text)
         return JSONResponse({"stages": told})
 
 
@@ -203,10 +207,10 @@ def _detail(path: Path) -> Mapping[str, Any]:
     return view_run(path).to_detailed_record(path)
 
 
-def _steer(path: Path, node_id: str, text: str) -> list[str]:
+def _steer(path: Path, histories: Histories, node_id: str, text: str) -> list[str]:
     """Tell the stage, or all that are at work; raises ProblemError 409 if it isn't, or none is."""
     view = view_run(path)
-    working = find_working(path) if view.executed else []
+    working = histories.find_working(path) if view.executed else []
     told = [name for name in working if name == node_id or not node_id]
     if not told:
         what = f"the stage {node_id!r} is not at work" if node_id else "no stage is at work"

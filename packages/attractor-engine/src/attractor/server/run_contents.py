@@ -11,12 +11,11 @@ from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from attractor.event_log import read_events
 from attractor.server import schemas
+from attractor.server.histories import Histories
 from attractor.server.operations import Answer, Operation
 from attractor.server.problem import ProblemError
 from attractor.server.runs import Runs
-from attractor.server.stages import gather_stages
 from attractor.state.artifacts import ARTIFACTS_NAME
 from attractor.state.checkpoint import encode_checkpoint
 from attractor.state.json_values import encode_json
@@ -30,8 +29,9 @@ MAX_FILE = 8_000_000
 class RunContents:
     """The operations that read what a run keeps."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, histories: Histories) -> None:
         self._runs = runs
+        self._histories = histories
 
     def list_operations(self) -> Sequence[Operation]:
         files = {200: Answer(description="The files.", schema=schemas.FILES)}
@@ -92,8 +92,8 @@ class RunContents:
 
     async def list_stages(self, request: Request) -> Response:
         path = self._runs.find(request.path_params["id"])
-        stages = await run_sync(lambda: gather_stages(read_events(path)))
-        return JSONResponse({"stages": stages.to_record(time.time())})
+        stages = await run_sync(self._histories.list_stages, path, time.time())
+        return JSONResponse({"stages": stages})
 
     async def list_stage_files(self, request: Request) -> Response:
         return await self._list(self._find_stage(request))

@@ -1,6 +1,5 @@
 """What a run's stages did and do, added up from its events."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,11 +99,3 @@ class Stages:
             {"node_id": name, "status": visits[-1].status, "visits": [visit.to_record(now) for visit in visits]}
             for name, visits in self.visits.items()
         ]
-
-
-def gather_stages(events: Iterable[Event]) -> Stages:
-    """The stages of a run, from all of its events."""
-    stages = Stages()
-    for event in events:
-        stages.add(event)
-    return stages

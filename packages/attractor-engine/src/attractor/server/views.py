@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from attractor.errors import CheckpointError
-from attractor.event_log import read_events
 from attractor.interviewers import AskedQuestion, QuestionStore
 from attractor.server.runs import STOPPED
-from attractor.server.stages import gather_stages
 from attractor.state.checkpoint import Checkpoint
 from attractor.state.run_directory import is_in_use, read_manifest
 from attractor.state.step import RunStatus
@@ -116,8 +114,3 @@ def view_run(path: Path) -> RunView:
         interrupted=interrupted,
         questions=questions,
     )
-
-
-def find_working(path: Path) -> list[str]:
-    """The stages of a run that are under way."""
-    return gather_stages(read_events(path)).find_working()
