@@ -9,7 +9,7 @@ from attractor.server.redaction import HIDDEN, RedactingFilter, Redactor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .conftest import Serve, command_pipeline
+from .conftest import HELLO, Serve, command_pipeline
 
 SECRET = 'pa"ss\\wörd-1234'
 JSON = st.recursive(
@@ -101,3 +101,22 @@ def test_logs_tell_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     assert "super-secret-value" not in caplog.text
     assert f"with {HIDDEN} and 3" in caplog.text
     assert f"ValueError: {HIDDEN}" in caplog.text
+
+
+def test_no_answer_tells_where_runs_lie_on_the_disk(serve: Serve) -> None:
+    served = serve()
+    run_id = served.submit(HELLO)
+    served.events(run_id)
+    run = served.root / run_id
+    for name in ("checkpoint.json", "journal.jsonl"):
+        (run / name).write_text("{}\n")
+    (run / "events.jsonl").write_text("{damaged\n")
+    asked = [
+        served.client.get(f"/pipelines/{run_id}{path}")
+        for path in ("", "/checkpoint", "/context", "/stages", "/questions", "/graph", "/artifacts/none")
+    ]
+    asked.append(served.client.post(f"/pipelines/{run_id}/questions/none/answer", json={"value": "Y"}))
+    asked.append(served.client.post(f"/pipelines/{run_id}/resume"))
+    asked.append(served.client.get("/pipelines"))
+    assert len({answer.status_code for answer in asked}) > 2
+    assert not [answer.text for answer in asked if str(served.root) in answer.text]

@@ -94,6 +94,7 @@ def create_app(
     )
     # A path with a slash too many is another path, and no reason to send anybody elsewhere.
     app.router.redirect_slashes = False
+    app.state.root = runs.root
     app.state.max_body = max_body
     app.state.tails = tails
     return app

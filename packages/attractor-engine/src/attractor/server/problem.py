@@ -1,5 +1,6 @@
 """Errors as problem documents (RFC 9457): `{"type", "title", "status", "detail"}`, and what else helps."""
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -37,7 +38,8 @@ def make_problem(status: int, detail: str, *, headers: Mapping[str, str] | None 
 async def answer_problem(request: Request, error: Exception) -> Response:
     """An exception handler for ProblemError."""
     assert isinstance(error, ProblemError)
-    return error.to_response()
+    detail = _without_root(request, error.detail)
+    return make_problem(error.status, detail, headers=error.headers, **error.more)
 
 
 async def answer_http_exception(request: Request, error: Exception) -> Response:
@@ -55,15 +57,21 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
 
 async def answer_engine_error(request: Request, error: Exception) -> Response:
     """An exception handler for what the engine refuses."""
+    detail = _without_root(request, str(error))
     match error:
         case ValidationError():
-            return make_problem(422, str(error), diagnostics=[to_json(found) for found in error.diagnostics])
+            return make_problem(422, detail, diagnostics=[to_json(found) for found in error.diagnostics])
         case AnsweredError() | CheckpointError():
-            return make_problem(409, str(error))
+            return make_problem(409, detail)
         case RunDirectoryError():
-            return make_problem(500, str(error))
+            return make_problem(500, detail)
         case _:
-            return make_problem(422, str(error))
+            return make_problem(422, detail)
+
+
+def _without_root(request: Request, detail: str) -> str:
+    """The sentence, its runs called by their ids: where they lie on the disk is none of a client's business."""
+    return detail.replace(f"{request.app.state.root}{os.sep}", "")
 
 
 async def answer_unexpected(request: Request, error: Exception) -> Response:

@@ -1,5 +1,6 @@
 """What a run directory tells of its run, as JSON."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +89,7 @@ def view_run(path: Path) -> RunView:
     try:
         checkpoint, damage = load_last_checkpoint(path), ""
     except CheckpointError as error:
-        checkpoint, damage = Checkpoint(status=RunStatus.FAILED), str(error)
+        checkpoint, damage = Checkpoint(status=RunStatus.FAILED), str(error).replace(f"{path}{os.sep}", "")
     interrupted = not executed and (
         checkpoint.status in (RunStatus.RUNNING, RunStatus.RESTARTED)
         or (checkpoint.status is RunStatus.CANCELLED and checkpoint.reason == STOPPED)
