@@ -2,13 +2,20 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 from attractor.backends.llm import LlmBackend
 from attractor.cli.app import app
 from attractor.engine.limits import Limits
 from attractor.errors import ValidationError
-from attractor.graph import to_dollars
+from attractor.event_log import read_events
+from attractor.events import ParallelBranchCompleted
+from attractor.graph import Node, to_dollars
+from attractor.outcome import Outcome
 from attractor.pipeline import PipelineRunner, RunResult
+from attractor.state.context import Context
+from attractor.state.journal import load_checkpoint
+from attractor.state.usage import TokenUsage
 from click.testing import CliRunner
 from unified_llm import Client, Usage
 from unified_llm.testing import ScriptedAdapter, respond
@@ -89,3 +96,86 @@ async def test_a_limit_that_can_not_be_read_is_an_error_and_never_no_limit(tmp_p
     with pytest.raises(ValidationError, match=f"{attrs.partition('=')[0]} of the graph is .* a limit can't be guessed"):
         await PipelineRunner(logs_root=tmp_path / "run").run(text)
     assert not (tmp_path / "run").exists()
+
+
+FAN_OUT = """digraph g { max_tokens=%s; start [shape=Mdiamond]; exit [shape=Msquare];
+    fork [shape=component]; join [shape=tripleoctagon]; a; b; c;
+    start -> fork; fork -> a -> c -> join; fork -> b -> join;
+    join -> exit }"""
+
+
+class Spender:
+    """Counts what it is told to, by the stage's name, and then does what the test wants."""
+
+    def __init__(self, spends: dict[str, int]) -> None:
+        self.spends = spends
+        self.asked: list[str] = []
+        self.waits = anyio.Event()
+
+    async def run(self, node: Node, prompt: str, context: Context) -> Outcome | str:
+        self.asked.append(node.id)
+        context.run.add_usage(TokenUsage(input_tokens=self.spends[node.id]))
+        if node.id == "b":
+            self.waits.set()
+            await anyio.sleep_forever()
+        if node.id == "a":
+            await self.waits.wait()
+        return "done" if node.id != "again" else Outcome.fail("once more")
+
+
+async def test_what_another_branch_uses_counts_at_once(tmp_path: Path) -> None:
+    backend = Spender({"a": 100, "b": 900, "c": 100})
+    runner = PipelineRunner(backend=backend, logs_root=tmp_path / "run")
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(runner.run, FAN_OUT % 1000)
+            async for event in runner.events():
+                if event.type == "ParallelBranchCompleted":
+                    runner.cancel()
+    assert "c" not in backend.asked
+    failed = next(e for e in read_events(tmp_path / "run") if isinstance(e, ParallelBranchCompleted))
+    assert (failed.branch, failed.success) == ("a", False)
+
+
+async def test_what_a_branch_used_counts_when_the_run_is_stopped(tmp_path: Path) -> None:
+    backend = Spender({"a": 100, "b": 900, "c": 50})
+    limits = Limits(max_duration=0.3)
+    with anyio.fail_after(20):
+        result = await PipelineRunner(backend=backend, logs_root=tmp_path / "run", limits=limits).run(FAN_OUT % 9000)
+    assert "max_duration" in result.failure_reason
+    assert result.usage == TokenUsage(input_tokens=1050)
+    assert load_checkpoint(tmp_path / "run").usage == result.usage
+
+
+@pytest.mark.parametrize("attrs", ["max_retries=9", 'type=retry, "retry.retries"=9, "retry.backoff"="1ms"'])
+async def test_no_attempt_starts_over_budget(tmp_path: Path, attrs: str) -> None:
+    backend = Spender({"again": 400})
+    source = "digraph g { max_tokens=1000; start [shape=Mdiamond]; exit [shape=Msquare]; again [prompt=p, %s];"
+    runner = PipelineRunner(backend=backend, logs_root=tmp_path / "run")
+    result = await runner.run(source % attrs + " start -> again -> exit }")
+    assert backend.asked == ["again"] * 3
+    assert "used 1200 tokens of its max_tokens of 1000" in result.failure_reason
+
+
+async def test_a_child_is_stopped_by_the_budget_around_it(tmp_path: Path) -> None:
+    (tmp_path / "child.dot").write_text(PAIR % "")
+    backend = Spender({"a": 100, "b": 100})
+    runner = PipelineRunner(backend=backend, logs_root=tmp_path / "run", working_dir=tmp_path)
+    backend.waits.set()
+    result = await runner.run(
+        "digraph g { max_tokens=100; start [shape=Mdiamond]; exit [shape=Msquare]; sub [type=pipeline, max_retries=3, "
+        '"stack.child_dotfile"="child.dot"]; start -> sub -> exit }'
+    )
+    assert backend.asked == ["a"]
+    assert "sub" in result.failure_reason
+    assert "used 100 tokens of its max_tokens of 100" in result.failure_reason
+
+
+async def test_a_cost_that_is_no_number_is_one_that_is_not_known(tmp_path: Path) -> None:
+    class Odd:
+        async def run(self, node: Node, prompt: str, context: Context) -> str:
+            context.run.add_usage(TokenUsage(input_tokens=1, cost=float("nan")))
+            return "done"
+
+    result = await PipelineRunner(backend=Odd(), logs_root=tmp_path / "run").run(PAIR % "")
+    assert (result.status, result.usage) == ("success", TokenUsage(input_tokens=2, cost=None))

@@ -98,7 +98,7 @@ class AgentBackend:
             history=self._threads.get(thread, []) if thread else [],
             approvers=[hooks.approve] if hooks else [],
         )
-        watch = SessionWatch(node, context, session.provider_profile.model)
+        watch = SessionWatch(context, session.provider_profile.model)
         try:
             if hooks:
                 await hooks.start()
@@ -106,7 +106,6 @@ class AgentBackend:
         finally:
             if hooks:
                 await hooks.close()
-            watch.close()
             report_usage(context, session.total_usage, session.provider_profile.model)
             if stage_dir and files.diff:
                 (stage_dir / CHANGES_NAME).write_bytes(files.diff.encode("utf-8", "replace"))

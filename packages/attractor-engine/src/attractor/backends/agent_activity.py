@@ -7,7 +7,6 @@ from typing import Any
 from agent_loop import EventKind, Session, SessionEvent
 from unified_llm import cost_of
 
-from attractor.graph import Node
 from attractor.state.context import Context
 from attractor.state.usage import TokenUsage
 
@@ -17,10 +16,9 @@ _LONGEST = 160
 class SessionWatch:
     """Watches one session. `refused` is why it was stopped; empty if it was not."""
 
-    def __init__(self, node: Node, context: Context, model: str) -> None:
+    def __init__(self, context: Context, model: str) -> None:
         self._context = context
         self._model = model
-        self._key = "/".join((node.id, *(number for _, number in context.run.branch)))
         self.refused = ""
 
     async def follow(self, session: Session) -> None:
@@ -33,16 +31,12 @@ class SessionWatch:
                     await session.abort()
                     return
 
-    def close(self) -> None:
-        """From now on the stage itself counts what the session used."""
-        self._context.run.refuse_child(self._key, None)
-
     def _is_over_budget(self, session: Session) -> bool:
         used = session.total_usage
         usage = TokenUsage(
             input_tokens=used.input_tokens, output_tokens=used.output_tokens, cost=cost_of(used, self._model)
         )
-        self.refused = self._context.run.refuse_child(self._key, usage)
+        self.refused = self._context.run.refuse_more(usage)
         return bool(self.refused)
 
 

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -16,6 +17,7 @@ from attractor.backends.cli_agent_answer import CliAnswer, CliCall, CliFormat, c
 from attractor.backends.cli_agent_claude import ClaudeFormat
 from attractor.backends.cli_agent_codex import CodexFormat
 from attractor.backends.cli_agent_gemini import GeminiFormat
+from attractor.backends.cli_agent_output import CliOutput
 from attractor.backends.threads import find_thread
 from attractor.errors import PipelineConfigurationError
 from attractor.graph import Graph, Node
@@ -43,7 +45,8 @@ class CliAgentBackend:
 
     The agent reports by writing status.json, as it is told behind the prompt. If it doesn't, the stage succeeds when
     the agent ended by itself. All output goes to cli_output.txt in the stage's directory as it comes. When a stage is
-    cancelled, or runs out of time, the program and all that it started are ended.
+    cancelled, or runs out of time, or out of budget where the program tells what it uses while it works (claude does),
+    the program and all that it started are ended.
 
     Raises PipelineConfigurationError where the program is not installed or serves another provider; errors of
     unified_llm for what it reports (AuthenticationError where nobody is logged in, RateLimitError and so on), and
@@ -88,9 +91,10 @@ class CliAgentBackend:
         with _open_folder(stage_dir) as folder:
             text = prompt + (_explain_report(node, context.run.graph, stage_dir) if stage_dir else "")
             (folder / _PROMPT_NAME).write_bytes(text.encode("utf-8", "replace"))
-            result = await self._execute(call, folder)
-        answer = self._format.read_events(parse_events(result.stdout))
-        self._report_usage(answer, call, context)
+            ended = await self._execute(call, folder, context)
+        if isinstance(ended, str):
+            return Outcome.fail(f"stage {node.id!r} was stopped: {ended}", terminal=True)
+        answer, result = ended
         if thread:
             self._keep_session(thread, answer)
         return self._judge(node, answer, result)
@@ -105,26 +109,31 @@ class CliAgentBackend:
             )
         return str(Path(path).absolute())
 
-    async def _execute(self, call: CliCall, folder: Path) -> ExecResult:
+    async def _execute(self, call: CliCall, folder: Path, context: Context) -> tuple[CliAnswer, ExecResult] | str:
+        """What the program answered and how it ended, or why it was stopped; what it used is counted in any case."""
         command = shlex.join([self.find_executable(), *self._format.write_arguments(call)])
         variables = {STAGE_DIR_VARIABLE: call.stage_dir} if call.stage_dir else {}
         environment = LocalExecutionEnvironment(
             self._working_dir, policy=EnvironmentPolicy.ALL, variables={**self._environ, **variables}
         )
         await environment.initialize()
-        try:
-            with (folder / OUTPUT_NAME).open("w", encoding="utf-8", errors="replace", newline="") as output:
-
-                def write(piece: str) -> None:
-                    output.write(piece)
-                    output.flush()
-
-                return await environment.exec_command(
-                    f"exec {command} < {shlex.quote(str(folder / _PROMPT_NAME))}", _NO_TIMEOUT_MS, on_output=write
-                )
-        finally:
-            with anyio.CancelScope(shield=True):
-                await environment.cleanup()
+        answer, result = CliAnswer(), None
+        with (folder / OUTPUT_NAME).open("w", encoding="utf-8", errors="replace", newline="") as file:
+            scope = anyio.CancelScope()
+            output = CliOutput(file, self._format, call.model, context, scope.cancel)
+            try:
+                with scope:
+                    result = await environment.exec_command(
+                        f"exec {command} < {shlex.quote(str(folder / _PROMPT_NAME))}",
+                        _NO_TIMEOUT_MS,
+                        on_output=output.take,
+                    )
+                    answer = self._format.read_events(parse_events(result.stdout))
+            finally:
+                self._report_usage(answer, output, call, context)
+                with anyio.CancelScope(shield=True):
+                    await environment.cleanup()
+        return output.refused if result is None else (answer, result)
 
     def _refuse_other_provider(self, node: Node, context: Context) -> None:
         wanted = node.llm_provider or context.get_string("graph.llm_provider")
@@ -140,9 +149,13 @@ class CliAgentBackend:
         elif answer.session:
             self._sessions[thread] = answer.session
 
-    def _report_usage(self, answer: CliAnswer, call: CliCall, context: Context) -> None:
+    def _report_usage(self, answer: CliAnswer, output: CliOutput, call: CliCall, context: Context) -> None:
+        """By the closing event; where none came, by what was told before."""
         usage = answer.usage
         if usage is None:
+            if output.used is not None or answer.cost is not None:
+                told = output.used or TokenUsage()
+                context.run.add_usage(told if answer.cost is None else replace(told, cost=answer.cost))
             return
         if self._format.counts_threads and answer.session:
             usage = _subtract(usage, self._counted.get(answer.session) if call.session else None)

@@ -1,6 +1,7 @@
 """What a coding agent's command line is asked, and what it answered: the part that all of them share."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,15 @@ class CliAnswer:
     error: SDKError | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CliUse:
+    """What a call to a model used so far, as told while the agent works; a later one of that `call` replaces it."""
+
+    call: str
+    usage: Usage
+    model: str = ""
+
+
 class CliFormat(Protocol):
     """How to call one command line, and how to read it.
 
@@ -76,6 +86,10 @@ class CliFormat(Protocol):
 
     def read_events(self, events: Sequence[Event]) -> CliAnswer:
         """The answer. Events of unknown types are passed over: newer versions have more of them."""
+        ...
+
+    def read_use(self, event: Event) -> CliUse | None:
+        """What an event tells of a call to a model; None if nothing, as where only the closing event does."""
         ...
 
 
@@ -138,7 +152,16 @@ def mapping_of(value: Any) -> Event:
 
 def count_of(value: Any) -> int:
     """A count of tokens; 0 for anything else."""
-    return max(0, int(value)) if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    return max(0, int(value)) if _is_number(value) else 0
+
+
+def cost_in(value: Any) -> float | None:
+    """A cost in US dollars; None for anything else."""
+    return float(value) if _is_number(value) and value >= 0 else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0) -> Usage | None:

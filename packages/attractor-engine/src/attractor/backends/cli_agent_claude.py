@@ -15,8 +15,10 @@ from unified_llm import (
 from attractor.backends.cli_agent_answer import (
     CliAnswer,
     CliCall,
+    CliUse,
     Event,
     classify,
+    cost_in,
     count_of,
     make_usage,
     mapping_of,
@@ -71,6 +73,14 @@ class ClaudeFormat:
                     return _read_result(event, session, said, code)
         return CliAnswer(text=said, session=session, error=classify(said, _ERRORS.get(code)) if code else None)
 
+    def read_use(self, event: Event) -> CliUse | None:
+        """Each block of an answer is an event of its own, with what the answer used until then."""
+        message = mapping_of(event.get("message"))
+        usage = _read_usage(mapping_of(message.get("usage"))) if event.get("type") == "assistant" else None
+        if usage is None:
+            return None
+        return CliUse(call=text_of(message.get("id")), usage=usage, model=text_of(message.get("model")))
+
 
 def _read_text(event: Event) -> str:
     content = mapping_of(event.get("message")).get("content")
@@ -81,7 +91,6 @@ def _read_text(event: Event) -> str:
 def _read_result(event: Event, session: str, said: str, code: str) -> CliAnswer:
     subtype = text_of(event.get("subtype"))
     text = text_of(event.get("result")) or said
-    cost = event.get("total_cost_usd")
     error = None
     if subtype not in _CUT_SHORT and (event.get("is_error") or subtype != "success"):
         errors = event.get("errors")
@@ -91,7 +100,7 @@ def _read_result(event: Event, session: str, said: str, code: str) -> CliAnswer:
         text=text,
         session=session,
         usage=_read_usage(mapping_of(event.get("usage"))),
-        cost=float(cost) if isinstance(cost, int | float) else None,
+        cost=cost_in(event.get("total_cost_usd")),
         complete=True,
         cut_short=_CUT_SHORT.get(subtype, ""),
         error=error,

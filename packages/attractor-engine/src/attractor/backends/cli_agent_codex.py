@@ -7,6 +7,7 @@ from unified_llm import SDKError, Usage
 from attractor.backends.cli_agent_answer import (
     CliAnswer,
     CliCall,
+    CliUse,
     Event,
     classify,
     count_of,
@@ -38,6 +39,10 @@ class CodexFormat:
             arguments += ["--add-dir", call.stage_dir]
         # Options of `exec` stand before its subcommand; the dash is stdin.
         return [*arguments, *call.options, *(["resume", call.session] if call.session else []), "-"]
+
+    def read_use(self, event: Event) -> CliUse | None:
+        """It tells at the end."""
+        return None
 
     def read_events(self, events: Sequence[Event]) -> CliAnswer:
         session = text = trouble = ""

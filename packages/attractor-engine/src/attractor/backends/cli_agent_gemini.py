@@ -14,6 +14,7 @@ from unified_llm import (
 from attractor.backends.cli_agent_answer import (
     CliAnswer,
     CliCall,
+    CliUse,
     Event,
     classify,
     count_of,
@@ -49,6 +50,10 @@ class GeminiFormat:
         if call.stage_dir:
             arguments += ["--include-directories", call.stage_dir]
         return [*arguments, *call.options]
+
+    def read_use(self, event: Event) -> CliUse | None:
+        """It tells at the end."""
+        return None
 
     def read_events(self, events: Sequence[Event]) -> CliAnswer:
         session = ""

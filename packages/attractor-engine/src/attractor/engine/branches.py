@@ -82,6 +82,12 @@ class Branches:
         assert end is not None
         return end
 
+    def hand_over(self) -> None:
+        """See FanOut."""
+        for traversal in self._traversals:
+            if (usage := traversal.context.run.take_usage()) is not None:
+                self._context.run.add_usage(usage)
+
     def reopen(self) -> None:
         """See FanOut."""
         for traversal in self._traversals:

@@ -13,8 +13,8 @@ class Limits:
     """`max_duration` is in seconds in which some process executed the run, resumptions included; None means no limit.
 
     `max_cost`, in US dollars, and `max_tokens` bound what the whole run uses of models, restarts and resumptions
-    included. They are looked at before each stage and each attempt, and within an agent's session, so that what passes
-    a limit is the last that is asked.
+    included. They are looked at before each stage, each attempt and each call to a model, also between the calls of an
+    agent, so that what passes a limit is the last that is asked.
     `max_same_failures` visits of a stage in a row that fail with the same reason end the run: nothing gets better.
     """
 
@@ -95,7 +95,7 @@ class Budget:
     def refuse(self) -> str:
         """Why the run may ask no more of models; empty if it may."""
         total = self.recorded()
-        for usage in self._children.values():
+        for usage in tuple(self._children.values()):
             total = usage if total is None else total + usage
         reason = self.limits.refuse_usage(total)
         return reason or (self.outer(total) if self.outer else "")

@@ -29,7 +29,6 @@ from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import Context
 from attractor.state.json_values import to_json_value
 from attractor.state.run_directory import stage_path
-from attractor.state.usage import TokenUsage
 from attractor.suspension import Suspend
 
 AUTO_STATUS_NOTES = "auto-status: handler completed without writing status"
@@ -130,7 +129,7 @@ class StageExecutor:
 
     async def _attempt(self, handler: Handler, node: Node, context: Context) -> Outcome:
         context.run.attempt += 1
-        if context.run.attempt > 1 and (reason := _refuse_more(node, context)):
+        if context.run.attempt > 1 and (reason := context.run.refuse_more()):
             return Outcome.fail(f"stage {node.id!r} is not tried again: {reason}", terminal=True)
         limit = None if getattr(handler, "owns_timeout", False) else node.timeout
         if limit is None:
@@ -157,14 +156,6 @@ class StageExecutor:
 
     def _only_passes_on(self, node: Node) -> bool:
         return self._graph.handler_type(node) == "conditional"
-
-
-def _refuse_more(node: Node, context: Context) -> str:
-    """Why a stage may ask no more of models, by what it used itself that no step has recorded yet."""
-    key = "/".join((node.id, *(number for _, number in context.run.branch)))
-    reason = context.run.refuse_child(key, context.run.usage or TokenUsage())
-    context.run.refuse_child(key, None)
-    return reason
 
 
 def _used(context: Context) -> dict[str, Any] | None:

@@ -55,7 +55,12 @@ def begin_stage(stage_dir: Path, prompt: str) -> None:
 
 
 async def ask(backend: CodergenBackend, node: Node, prompt: str, context: Context) -> str | Outcome:
-    """The backend's answer. A function may serve as a backend, and neither that nor a method need be async."""
+    """The backend's answer, unless the run may ask no more of models.
+
+    A function may serve as a backend, and neither that nor a method need be async.
+    """
+    if reason := context.run.refuse_more():
+        return Outcome.fail(f"stage {node.id!r} asks no model: {reason}", terminal=True)
     run: Any = getattr(backend, "run", backend)
     answer: str | Outcome = await call(run, node, prompt, context)
     return answer
@@ -83,5 +88,6 @@ def shorten(text: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a stage's file, with replacements for what UTF-8 can't say."""
+    """Write a stage's file, with replacements for what UTF-8 can't say; also where the stage removed its directory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode("utf-8", "replace"))

@@ -89,6 +89,7 @@ class ParallelHandler:
             raise
         except BaseException:
             round_.break_off()
+            fan_out.hand_over()
             self._emit(ParallelCompleted, duration=round(time.monotonic() - begun, 6), **round_.count())
             raise
         self._emit(ParallelCompleted, duration=round(time.monotonic() - begun, 6), **round_.count())

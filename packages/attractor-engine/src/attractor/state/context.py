@@ -52,6 +52,10 @@ class FanOut(Protocol):
         """Record that the branch is not let to its end; one that has ended stays as it is."""
         ...
 
+    def hand_over(self) -> None:
+        """Count with the fan-out's stage what the branches used of models that no step of theirs has recorded."""
+        ...
+
     def reopen(self) -> None:
         """Let the branches that failed or were abandoned try again, where they stopped."""
         ...
@@ -66,7 +70,8 @@ class RunFacts:
     before this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage
     after a resumption. `branch` has the fan-out and the number of each branch that the stage lies in; in a branch,
     `outer_executions` counts the attempts before its fan-out. `open_fan_out` gives a handler the branches of its node.
-    `usage` is what the stage used of a model so far; whoever asks one adds to it, by `add_usage()`. `given` are the
+    `usage` is what the stage used of a model so far; whoever asks one adds to it, by `add_usage()`, and asks no more
+    when `refuse_more()` says so. `given` are the
     values that a stage which suspended itself in this visit was given since, in order. `run_root` is the run directory,
     also after a restart; `questions_root` that of the outermost run, which has the questions of all. `tell` lets
     observers know what the stage is doing now: a kind and a short text; `emit` records an event. `refuse_child` tells a
@@ -88,6 +93,7 @@ class RunFacts:
     outer_executions: Sequence[Mapping[str, int]] = ()
     open_fan_out: Callable[[Node, "Context"], FanOut] | None = None
     usage: TokenUsage | None = None
+    is_counted: bool = False
     given: tuple[Any, ...] = ()
     run_root: Path | None = None
     questions_root: Path | None = None
@@ -105,11 +111,29 @@ class RunFacts:
     def add_usage(self, usage: TokenUsage) -> None:
         """Count what a call to a model used, whether or not the stage succeeds."""
         self.usage = usage if self.usage is None else self.usage + usage
+        self.refuse_more()
+
+    def refuse_more(self, usage: TokenUsage | None = None) -> str:
+        """Why the stage may ask no more of models, if it used this beside what was added; empty if it may.
+
+        What stages use that are at work at the same time, and runs within them, counts at once.
+        """
+        total = self.usage if usage is None else usage if self.usage is None else self.usage + usage
+        self.is_counted = total is not None
+        return self.refuse_child(self._counter, total)
 
     def take_usage(self) -> TokenUsage | None:
         """What the stage used, to be recorded once."""
         usage, self.usage = self.usage, None
+        if self.is_counted:
+            self.is_counted = False
+            self.refuse_child(self._counter, None)
         return usage
+
+    @property
+    def _counter(self) -> str:
+        """What the run's budget knows the stage by."""
+        return "/".join((str(self.stage_dir), *(number for _, number in self.branch)))
 
 
 class Context:

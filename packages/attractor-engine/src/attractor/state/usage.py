@@ -1,5 +1,6 @@
 """What stages used of a model."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,10 @@ class TokenUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        if self.cost is not None and not math.isfinite(self.cost):
+            object.__setattr__(self, "cost", None)
 
     @property
     def total_tokens(self) -> int:
