@@ -130,7 +130,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         app = create_app(root, launcher, **options)
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         server = uvicorn.Server(uvicorn.Config(app, http=protocol, log_config=None, timeout_graceful_shutdown=5))
-        server.end_streams = app.state.tails.stop  # type: ignore[attr-defined]
+        server.end_streams = app.state.stop  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         deadline = time.monotonic() + 30

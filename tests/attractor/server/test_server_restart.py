@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -116,3 +118,34 @@ def test_a_run_that_was_started_before_goes_on_as_it_was_told(serve_process: Ser
     again.answer(run_id, "q1", "Y")
     assert again.wait_for(run_id, "completed")["simulate"]
     stop(again)
+
+
+def test_a_body_that_has_half_come_does_not_hold_up_the_end(serve_process: ServeProcess) -> None:
+    served = serve_process("--simulate")
+    head = "POST /pipelines HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as connection:
+        connection.sendall(f"{head}{{".encode())
+        # Answered behind the other one was read.
+        assert served.client.get("/health").status_code == 200
+        told = stop(served)
+        assert connection.recv(100).startswith(b"HTTP/1.1 503 ")
+    assert (served.process.returncode, "Traceback" in told) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--provider", "bogus"], "the provider 'bogus' is not configured"),
+        (["--simulate", "--memory", "{}/damaged.json"], "damaged.json is damaged"),
+    ],
+)
+def test_what_can_not_be_served_is_told_at_once(
+    start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "damaged.json").write_text("{")
+    more = [argument.format(tmp_path) for argument in arguments]
+    process = start("serve", "--port", "0", "--logs", tmp_path / "runs", *more)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (2, "")
+    assert said in err
+    assert "Serving on" not in err

@@ -36,7 +36,7 @@ _logger = logging.getLogger("attractor.events")
 _READ_BYTES = 64 * 1024
 # A quick stage ends within microseconds, and the next one begins as soon: one write for what happens between two ends.
 _BRIEFLY_HELD = (CheckpointSaved, ParallelBranchStarted, StageStarted, StageActivity)
-_ENDS = (PipelineCompleted.__name__, PipelineFailed.__name__, PipelineWaiting.__name__)
+END_TYPES = (PipelineCompleted.__name__, PipelineFailed.__name__, PipelineWaiting.__name__)
 E = TypeVar("E", bound=Event)
 
 
@@ -55,7 +55,7 @@ class EventLog:
         self._clock = clock
         self._pending: list[Event] = []
         self._sequence, last = _mend(self.path)
-        self.has_end = last in _ENDS
+        self.has_end = last in END_TYPES
         self._file = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._news = anyio.Event()
         self._reading = False

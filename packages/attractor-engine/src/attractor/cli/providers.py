@@ -40,6 +40,13 @@ async def connect(
     return await _with_memory(backend, settings)
 
 
+async def check_provider(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raises CommandError if the provider that the settings name can't be asked. No request is made."""
+    if settings.provider and settings.backend not in CLI_FORMATS and not settings.simulated:
+        async with _create_client(settings, environ):
+            pass
+
+
 def _create_client(settings: Settings, environ: Mapping[str, str]) -> Client:
     try:
         client = Client.from_env(environ)

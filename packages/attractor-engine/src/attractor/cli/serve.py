@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import click
 import uvicorn
-from agent_loop.personalization import PersonalMemory, open_store
+from agent_loop.personalization import NotSeededError, PersonalizationError, PersonalMemory, open_store
 from starlette.routing import BaseRoute
 
 from attractor.cli.failure import SUCCESS, CommandError
@@ -24,6 +24,7 @@ from attractor.cli.memory_engine import EngineChoice, open_engine
 from attractor.cli.models import BACKENDS, open_backend
 from attractor.cli.output import write_note
 from attractor.cli.parameters import Place, Whole
+from attractor.cli.providers import check_provider
 from attractor.cli.screen import open_screen
 from attractor.cli.settings import Settings
 from attractor.errors import PipelineConfigurationError
@@ -114,14 +115,16 @@ def serve(
         names=frozenset([*LOOPBACK_NAMES, strip_port(_to_url_host(host)), *(name.lower() for name in allowed_hosts)]),
         addresses=not _is_loopback(listener),
     )
-    write_note(f"Serving on http://{_to_url_host(host)}:{listener.getsockname()[1]} (Ctrl-C stops)\nruns    {root}")
     _log_to_stderr(redactor)
     # Runs have a thread of their own, which should not wait long for the one that answers requests.
     sys.setswitchinterval(_SWITCH_SECONDS)
 
     async def work() -> None:
         async with AsyncExitStack() as stack:
+            await check_provider(settings, os.environ)
             routes = await _open_memory(stack, memory, settings, token) if memory else []
+            place = f"http://{_to_url_host(host)}:{listener.getsockname()[1]}"
+            write_note(f"Serving on {place} (Ctrl-C stops)\nruns    {root}")
             launcher = _CommandLauncher(settings)
             app = create_app(
                 root, launcher, token=token, hosts=hosts, redactor=redactor, max_runs=max_runs, routes=routes
@@ -134,7 +137,7 @@ def serve(
                 server_header=False,
                 timeout_graceful_shutdown=5,
             )
-            await _Server(config, app.state.tails.stop).serve([listener])
+            await _Server(config, app.state.stop).serve([listener])
 
     anyio.run(work)
     return SUCCESS
@@ -151,7 +154,14 @@ async def _open_memory(stack: AsyncExitStack, place: Path, settings: Settings, t
             engine, model = opened.engine, opened.model
         except CommandError as error:
             write_note(f"The memory can be read and seeded only: {error.format_message()}")
-    return memory_routes(PersonalMemory(store=open_store(place), engine=engine, model=model), lambda: token)
+    memory = PersonalMemory(store=open_store(place), engine=engine, model=model)
+    try:
+        await memory.load()
+    except NotSeededError:
+        pass  # A request may seed it.
+    except PersonalizationError as error:
+        raise CommandError(f"{error}.") from error
+    return memory_routes(memory, lambda: token)
 
 
 @dataclass(frozen=True, slots=True)

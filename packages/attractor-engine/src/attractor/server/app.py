@@ -57,7 +57,8 @@ def create_app(
     by. `max_body` is in bytes, `max_runs` how many runs may be executed at once. In seconds: `keep_alive` is the
     silence after which a stream of events gets a comment, `patience` how long a reader may take nothing before it is
     dropped, `poll` how often it is looked whether a question's time is over in a run that nobody executes. The
-    application's lifespan must be served: runs end with it. `app.state.tails.stop()` lets all streams end.
+    application's lifespan must be served: runs end with it. `app.state.stop()` lets all streams end, and refuses what
+    has half come.
     """
     redactor = redactor or Redactor([token] if token else [])
     runs = Runs(root, launcher or FixedLauncher(), max_runs)
@@ -97,6 +98,14 @@ def create_app(
     app.state.root = runs.root
     app.state.max_body = max_body
     app.state.tails = tails
+    app.state.coming = set[anyio.CancelScope]()
+
+    def stop() -> None:
+        tails.stop()
+        for body in list(app.state.coming):
+            body.cancel()
+
+    app.state.stop = stop
     return app
 
 

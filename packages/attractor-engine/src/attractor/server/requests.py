@@ -23,15 +23,22 @@ async def read_body(request: Request) -> Mapping[str, Any]:
 
 
 async def read_bytes(request: Request) -> bytes:
-    """The body; raises ProblemError 413 as soon as it is too large, 408 if it takes too long to come."""
+    """The body; raises ProblemError 413 as soon as it is too large, 408 if it is too slow, 503 if the server stops."""
     limit: int = request.app.state.max_body
+    coming: set[anyio.CancelScope] = request.app.state.coming
     data = bytearray()
-    with anyio.move_on_after(BODY_SECONDS):
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > limit:
-                raise too_large(limit)
-        return bytes(data)
+    with anyio.move_on_after(BODY_SECONDS) as scope:
+        coming.add(scope)
+        try:
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > limit:
+                    raise too_large(limit)
+            return bytes(data)
+        finally:
+            coming.discard(scope)
+    if anyio.current_time() < scope.deadline:
+        raise ProblemError(503, "the server stops", headers={"connection": "close"})
     raise ProblemError(408, f"the body didn't come within {BODY_SECONDS:g} s", headers={"connection": "close"})
 
 

@@ -21,10 +21,12 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from attractor.dot import parse_dot
 from attractor.errors import AttractorError, RunDirectoryError
+from attractor.event_log import END_TYPES, EVENTS_NAME
 from attractor.graph import Graph
 from attractor.interviewers import Answer, AnswerValue, AutoApproveInterviewer, Question, QuestionStore
 from attractor.pipeline import PipelineRunner, RunResult
 from attractor.server.cancellation import record_cancellation
+from attractor.server.event_tail import find_end
 from attractor.server.launch import Launcher, Wishes
 from attractor.server.problem import ProblemError
 from attractor.state.run_directory import is_in_use, new_run_id, read_manifest, read_source
@@ -103,6 +105,7 @@ class Runs:
     async def resume(self, run_id: str, from_node: str = "") -> None:
         """Go on with a run that nobody executes. Raises ProblemError 409 if somebody does, AttractorError."""
         path = self.find(run_id)
+        await self._let_go(run_id, path)
         self.refuse_executed(run_id)
         manifest = read_manifest(path)
         graph = await anyio.to_thread.run_sync(parse_dot, read_source(path), str(manifest.get("file_name", "")))
@@ -110,6 +113,12 @@ class Runs:
             raise ProblemError(409, f"pipeline {run_id} is being executed already")
         live = _LiveRun(run_id, path, manifest.get("options", {}), {})
         await self._begin(live, graph, partial(_go_on, path, from_node))
+
+    async def _let_go(self, run_id: str, path: Path) -> None:
+        """Who saw the last event of a run may ask for more before the run has put everything away."""
+        live = self._live.get(run_id)
+        if live is not None and find_end(path / EVENTS_NAME).name in END_TYPES:
+            await anyio.to_thread.run_sync(live.ended.wait, CANCEL_SECONDS, limiter=self._threads)
 
     def refuse_executed(self, run_id: str) -> None:
         """Raises ProblemError 409 if the run is being executed, here or by another process."""
