@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -76,13 +77,6 @@ def create_app(
         _health_operation(),
     )
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with runs.opened(), anyio.create_task_group() as tasks:
-            tasks.start_soon(Deadlines(runs, index).watch, poll)
-            yield
-            tasks.cancel_scope.cancel()
-
     app = Starlette(
         routes=[*_list_routes(operations, login), *routes],
         middleware=[
@@ -91,22 +85,27 @@ def create_app(
             Middleware(RedactedAnswers, redactor=redactor),
         ],
         exception_handlers=EXCEPTION_HANDLERS,
-        lifespan=lifespan,
+        lifespan=partial(_live, runs, Deadlines(runs, index), poll),
     )
     # A path with a slash too many is another path, and no reason to send anybody elsewhere.
     app.router.redirect_slashes = False
-    app.state.root = runs.root
-    app.state.max_body = max_body
-    app.state.tails = tails
-    app.state.coming = set[anyio.CancelScope]()
-
-    def stop() -> None:
-        tails.stop()
-        for body in list(app.state.coming):
-            body.cancel()
-
-    app.state.stop = stop
+    app.state.root, app.state.max_body, app.state.coming = runs.root, max_body, set[anyio.CancelScope]()
+    app.state.stop = partial(_stop, tails, app.state.coming)
     return app
+
+
+@asynccontextmanager
+async def _live(runs: Runs, deadlines: Deadlines, poll: float, app: Starlette) -> AsyncIterator[None]:
+    async with runs.opened(), anyio.create_task_group() as tasks:
+        tasks.start_soon(deadlines.watch, poll)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+def _stop(tails: Tails, coming: set[anyio.CancelScope]) -> None:
+    tails.stop()
+    for body in list(coming):
+        body.cancel()
 
 
 def _list_routes(operations: Sequence[Operation], login: Login) -> Sequence[BaseRoute]:
