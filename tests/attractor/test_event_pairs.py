@@ -1,5 +1,8 @@
 """What begins, ends: each record of a start gets that of its end, however the stage, the branch or the run ended."""
 
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +11,20 @@ import anyio
 import pytest
 from attractor.engine.limits import Limits
 from attractor.event_log import read_events
-from attractor.events import Event
+from attractor.events import (
+    Event,
+    ParallelCompleted,
+    ParallelStarted,
+    PipelineCompleted,
+    PipelineFailed,
+    PipelineWaiting,
+    StageCompleted,
+    StageFailed,
+    StageRetrying,
+    StageStarted,
+)
 from attractor.graph import Node
+from attractor.interviewers import AutoApproveInterviewer
 from attractor.interviewers.base import Answer, AnswerValue, Question
 from attractor.outcome import Outcome
 from attractor.pipeline import PipelineRunner
@@ -32,21 +47,47 @@ ENDS = {
 
 
 def find_open(events: Sequence[Event]) -> list[str]:
-    """The starts that have no end; an end without a start is an error."""
+    """The starts that have no end; an end without a start, or before that of what lies within, is an error."""
     open_: list[tuple[str, Any]] = []
+    fan_outs: list[str] = []
+    last_stage = ""
     for event in events:
-        subject = [getattr(event, name, "") for name in ("qid", "branch", "name")]
-        key = next((value for value in subject if value), "")
-        if event.type.startswith("Pipeline"):
-            key = ""
+        match event:
+            case StageStarted() | StageRetrying():
+                last_stage = event.name
+            case ParallelStarted():
+                fan_outs.append(last_stage)
+            case ParallelCompleted():
+                fan_outs.pop()
+            case PipelineWaiting():
+                # What waits begins again, save questions.
+                open_ = [what for what in open_ if what[0] == "InterviewStarted"]
+                fan_outs.clear()
+            case StageCompleted() | StageFailed(will_retry=False):
+                assert ("ChildStarted", event.name) not in open_, event
+                assert event.name not in fan_outs, event
+            case PipelineCompleted() | PipelineFailed():
+                left = [what for what in open_ if what[0] not in ("PipelineStarted", "InterviewStarted")]
+                assert left == [], "the run ended before them"
+        key = _subject(event)
         start = ENDS.get(event.type, "")
-        if event.type == "StageFailed" and not event.will_retry:  # type: ignore[attr-defined]
+        if isinstance(event, StageFailed) and not event.will_retry:
             start = "StageStarted"
         if start:
             open_.remove((start, key))
-        elif event.type in ENDS.values():
+        elif event.type in ENDS.values() and (event.type, key) != ("PipelineStarted", ""):
+            open_.append((event.type, key))
+        elif (event.type, key) not in open_ and event.type == "PipelineStarted":
+            # One that was killed goes on: it has begun.
             open_.append((event.type, key))
     return [f"{kind} {key}".strip() for kind, key in open_]
+
+
+def _subject(event: Event) -> str:
+    if event.type.startswith("Pipeline"):
+        return ""
+    names = (getattr(event, name, "") for name in ("qid", "branch", "name"))
+    return next((name for name in names if name), "")
 
 
 class Work:
@@ -99,6 +140,27 @@ CASES = {
     "a child that is stopped": HEAD + 'sub [type=pipeline, "stack.child_dotfile"="hang.dot", timeout=150ms];'
     "start -> sub -> exit }",
     "a child that can't begin": HEAD + 'sub [type=pipeline, "stack.child_dotfile"="twice.dot"]; start -> sub -> exit }',
+    "the first success of fan-outs within": FAN_OUT % ", join_policy=first_success"
+    + "inner [shape=component, join_policy=first_success]; meet [shape=tripleoctagon]; deep [shape=component];"
+    + "low [shape=tripleoctagon]; inner -> hang -> meet; inner -> deep -> {hang2 gate} -> low -> meet;"
+    + "gate [shape=hexagon]; fork -> inner; fork -> ok2; meet -> join; ok2 -> join }",
+    "a fan-out that is tried again": FAN_OUT % ", join_policy=quorum, join_count=2, max_retries=1, retry_policy=none"
+    + "fork -> {fail ok} -> join }",
+    "a time limit of a stage in a branch": FAN_OUT % "" + "hang [timeout=50ms]; fork -> {hang ok} -> join }",
+    "a time limit of a gate in a branch": FAN_OUT % ""
+    + "gate [shape=hexagon, timeout=50ms]; hang [timeout=80ms]; fork -> {gate hang ok} -> join }",
+    "several questions without an answer": HEAD + 'gate [shape=hexagon, timeout=50ms, "human.questions"="a\\nb"];'
+    "start -> gate -> exit }",
+    "the run's time, in a child": HEAD + 'max_duration="100ms"; sub [type=pipeline, "stack.child_dotfile"="hang.dot"];'
+    "start -> sub -> exit }",
+    "a child's question that nobody needs": FAN_OUT % ", join_policy=first_success"
+    + 'sub [type=pipeline, "stack.child_dotfile"="gate.dot"]; fork -> {sub ok} -> join }',
+    "a managed child that is stopped, with branches": HEAD + 'boss [shape=house, "stack.child_dotfile"="fork.dot",'
+    '"manager.max_cycles"=2, "manager.poll_interval"="60ms"]; start -> boss -> exit }',
+    "too many visits": HEAD
+    + 'ok [max_visits=2]; ok2; start -> ok -> ok2 -> ok; ok -> exit [condition="outcome=fail"] }',
+    "a restart": HEAD + 'ok [max_visits=2]; fail; start -> ok -> fail; fail -> ok [condition="outcome=fail",'
+    " loop_restart=true]; ok -> exit [condition=false] }",
     "a managed child that is stopped": HEAD + 'boss [shape=house, "stack.child_dotfile"="hang.dot", timeout=200ms,'
     '"manager.poll_interval"="50ms"]; start -> boss -> exit }',
     "a managed child that takes too many cycles": HEAD + 'boss [shape=house, "stack.child_dotfile"="hang.dot",'
@@ -110,12 +172,17 @@ CASES = {
 async def test_what_begins_ends(tmp_path: Path, case: str) -> None:
     (tmp_path / "hang.dot").write_text(HEAD + "hang; start -> hang -> exit }")
     (tmp_path / "twice.dot").write_text(HEAD + "}")
+    (tmp_path / "gate.dot").write_text(HEAD + "gate [shape=hexagon]; start -> gate -> exit }")
+    (tmp_path / "fork.dot").write_text(FAN_OUT % "" + "gate [shape=hexagon]; fork -> {hang ok gate} -> join }")
     runner = PipelineRunner(
         handlers={"codergen": Work()}, interviewer=Nobody(), logs_root=tmp_path / "run", working_dir=tmp_path
     )
     with anyio.fail_after(20):
         await runner.run(CASES[case])
-    assert find_open(read_events(tmp_path / "run")) == []
+    for log in (tmp_path / "run").rglob("events.jsonl"):
+        asks_on = "child" in str(log)
+        left = [what for what in find_open(read_events(log.parent)) if not (asks_on and what.startswith("Interview"))]
+        assert left == [], log
 
 
 @pytest.mark.parametrize(
@@ -142,12 +209,14 @@ async def test_what_begins_ends_when_the_run_is_cancelled(tmp_path: Path, body: 
     assert left == []
 
 
-async def test_a_run_that_waits_has_open_what_it_goes_on_with(tmp_path: Path) -> None:
+async def test_a_run_that_waits_has_open_what_it_asks(tmp_path: Path) -> None:
     body = FAN_OUT % "" + "gate [shape=hexagon]; fork -> {gate ok} -> join }"
     runner = PipelineRunner(handlers={"codergen": Work()}, interviewer=Nobody(defers=True), logs_root=tmp_path / "run")
     assert (await runner.run(body)).waiting
-    kinds = {what.split()[0] for what in find_open(read_events(tmp_path / "run"))}
-    assert kinds == {"PipelineStarted", "ParallelStarted", "ParallelBranchStarted", "InterviewStarted"}
+    assert find_open(read_events(tmp_path / "run")) == ["InterviewStarted q1"]
+    runner = PipelineRunner(handlers={"codergen": Work()}, interviewer=AutoApproveInterviewer())
+    assert (await runner.resume(tmp_path / "run")).status == "success"
+    assert find_open(read_events(tmp_path / "run")) == []
 
 
 async def test_a_stage_over_budget_is_not_tried_again(tmp_path: Path) -> None:
@@ -163,3 +232,61 @@ async def test_a_stage_over_budget_is_not_tried_again(tmp_path: Path) -> None:
     result = await runner.run(HEAD + "dear [max_retries=5]; start -> dear -> exit }")
     assert attempts == ["dear", "dear"]
     assert "is not tried again: the run used 2200 tokens of its max_tokens of 2000" in result.failure_reason
+
+
+KILLED = """
+import sys, anyio
+from pathlib import Path
+from attractor.pipeline import PipelineRunner
+sys.path.insert(0, sys.argv[1])
+from test_event_pairs import Nobody, Work
+runner = PipelineRunner(handlers={"codergen": Work()}, interviewer=Nobody(), logs_root="run", working_dir=".")
+anyio.run(runner.run, sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "sign"),
+    [
+        (HEAD + "ok; hang; start -> ok -> hang -> exit }", "hang"),
+        (
+            FAN_OUT % "" + "inner [shape=component]; meet [shape=tripleoctagon]; gate [shape=hexagon];"
+            "fork -> {inner ok2 gate}; inner -> {hang ok} -> meet -> join; {ok2 gate} -> join }",
+            "gate",
+        ),
+        (HEAD + 'boss [shape=house, "stack.child_dotfile"="hang.dot"]; start -> boss -> exit }', "boss"),
+    ],
+)
+def test_what_a_kill_left_open_ends_when_the_run_goes_on(tmp_path: Path, body: str, sign: str) -> None:
+    (tmp_path / "hang.dot").write_text(HEAD + "hang; start -> hang -> exit }")
+    log = tmp_path / "run/events.jsonl"
+    command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), body]
+    with subprocess.Popen(command, cwd=tmp_path) as engine:
+        deadline = time.monotonic() + 30
+        while not (log.exists() and f'"name":"{sign}"' in log.read_text() and "hang" in str(list_started(tmp_path))):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        engine.kill()
+    left = find_open(read_events(tmp_path / "run"))
+    assert "PipelineStarted" in left
+    assert len(left) > 1
+    resumed = PipelineRunner(interviewer=AutoApproveInterviewer(), working_dir=tmp_path)
+    assert anyio.run(resumed.resume, tmp_path / "run").status == "success"
+    for found in (tmp_path / "run").rglob("events.jsonl"):
+        assert find_open(read_events(found.parent)) == []
+    killed = [event for event in read_events(tmp_path / "run") if "was killed" in getattr(event, "error", "")]
+    assert killed
+
+
+def list_started(folder: Path) -> list[str]:
+    """The stages that began, in the run and in those within it."""
+    logs = (folder / "run").rglob("events.jsonl")
+    return [event.name for log in logs for event in read_events(log.parent) if isinstance(event, StageStarted)]
+
+
+def test_a_damaged_log_holds_no_resumption_up(tmp_path: Path) -> None:
+    runner = PipelineRunner(handlers={"codergen": Work()}, logs_root=tmp_path / "run")
+    assert anyio.run(runner.run, HEAD + "fail; start -> fail -> exit }").status == "fail"
+    log = tmp_path / "run/events.jsonl"
+    log.write_text("{}\n" + "".join(log.read_text().splitlines(keepends=True)[:-1]))
+    assert anyio.run(PipelineRunner().resume, tmp_path / "run").status == "success"

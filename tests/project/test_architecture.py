@@ -55,6 +55,7 @@ LAYERS = {
         "backends",
         "interviewers",
         "fidelity",
+        "loose_ends",
         "event_log",
         "effects",
         "stage_states",

@@ -62,7 +62,8 @@ class PipelineFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineWaiting(Event):
-    """A run was suspended: no process executes it until it is resumed.
+    """A run was suspended: no process executes it until it is resumed. Fan-outs and children that wait with it have no
+    end before this; they begin again then.
 
     `questions` are the ids of those that people must answer, `suspensions` those of the other suspended stages.
     """

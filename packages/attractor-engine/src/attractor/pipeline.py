@@ -30,6 +30,7 @@ from attractor.handlers.child_run import ChildPlan
 from attractor.handlers.defaults import build_registry
 from attractor.handlers.work import Functions
 from attractor.interviewers.base import Interviewer
+from attractor.loose_ends import tie_up
 from attractor.result import RunResult, to_result
 from attractor.state.artifacts import ARTIFACTS_NAME
 from attractor.state.checkpoint import Checkpoint, hash_graph
@@ -224,6 +225,7 @@ class PipelineRunner:
         )
         try:
             start(execution)
+            tie_up(log)
             self._log = log
             self._begun.set()
             if execution.checkpoint.status is RunStatus.COMPLETED and not from_node:

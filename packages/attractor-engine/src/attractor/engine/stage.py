@@ -61,7 +61,7 @@ class StageExecutor:
     ) -> None:
         self._graph = graph
         self._handlers = handlers
-        self._logs_root = logs_root
+        self._logs_root = self.folder = logs_root
         self._emit = emit
         self._prepare = prepare
         self._sleep = sleep

@@ -18,7 +18,7 @@ from attractor.engine.routing import Route, check_goal_gates, find_route, get_re
 from attractor.engine.stage import StageExecutor
 from attractor.events import CheckpointSaved, Emit, InterviewWithdrawn
 from attractor.graph import Edge, Graph, Node
-from attractor.interviewers.questions import QuestionStore
+from attractor.interviewers.questions import QuestionStore, is_asked_by, locate
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.checkpoint import Checkpoint
 from attractor.state.context import Context
@@ -52,9 +52,15 @@ class Walk:
     elapsed: Callable[[], float] = lambda: 0.0
 
     def withdraw_questions(self, branch: tuple[tuple[str, str], ...] = ()) -> None:
-        """Nobody needs the answers any more that the run, or a branch of it, is still asking for."""
+        """Nobody needs the answers any more that the run, or a branch of it, is still asking for.
+
+        What a run within this one asked is no event of this one.
+        """
+        folder = locate(self.stages.folder, self.questions.root)
         for asked in self.questions.withdraw(self.root, branch):
-            self.emit(InterviewWithdrawn, question=asked.question.text, stage=asked.question.stage, qid=asked.id)
+            question = asked.question
+            if is_asked_by(asked, folder):
+                self.emit(InterviewWithdrawn, question=question.text, stage=question.stage, qid=asked.id)
 
 
 @dataclass(frozen=True, slots=True)

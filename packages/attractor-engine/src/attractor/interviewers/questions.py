@@ -156,6 +156,12 @@ def locate(folder: Path, root: Path) -> str:
     return os.path.relpath(folder, root)
 
 
+def is_asked_by(asked: AskedQuestion, place: str) -> bool:
+    """Whether a stage of the run there asked, and not one of a run within that stage."""
+    stage = f"{place}/{asked.question.stage}/"
+    return asked.place.startswith(stage) and asked.place[len(stage) :].replace("/", "").isdigit()
+
+
 def _refuse(asked: AskedQuestion) -> QuestionError:
     match asked.ending:
         case Ending.ANSWERED:
