@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attractor.cli import main
@@ -165,13 +166,14 @@ def terminal(environment: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
 
 @dataclass
 class ChatServer:
-    """A scripted Chat Completions server: what it answers, and what it was asked."""
+    """A scripted Chat Completions server: what it answers, first the `calls` of tools, and what it was asked."""
 
     url: str
     answer: str = "Blue light is scattered most."
     status: int = 200
     error: str = ""
-    requests: list[dict[str, object]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[tuple[str, dict[str, object]]] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -185,7 +187,11 @@ def chat_server() -> Iterator[ChatServer]:
             if script.status != 200:
                 self._reply({"error": {"message": script.error, "type": "error", "code": None}})
                 return
-            message = {"role": "assistant", "content": script.answer}
+            message: dict[str, object] = {"role": "assistant", "content": script.answer}
+            if script.calls:
+                name, arguments = script.calls.pop(0)
+                function = {"name": name, "arguments": json.dumps(arguments)}
+                message = {"role": "assistant", "tool_calls": [{"id": "t1", "type": "function", "function": function}]}
             usage = {"prompt_tokens": 17, "completion_tokens": 6, "total_tokens": 23}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             self._reply(

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attractor import PipelineRunner, SimulatedBackend, give_value, list_suspensions
+from attractor import give_value, list_suspensions
 from attractor.cli.failure import WAITING
 from attractor.dot import parse_dot
-from attractor.prebuilt import Tool, ToolLoopHandler
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "docs/examples"
@@ -101,10 +100,9 @@ RECIPES = [
         "start fetch check unchecked exit",
         files={"fetch.sh": FLAKY.format(3), "check.sh": "sleep 600\n"},
     ),
+    Recipe("tool-loop", "start look report exit"),
 ]
 BY_NAME = {recipe.name: recipe for recipe in RECIPES}
-# Needs tools in Python, which the command line doesn't have.
-IN_PYTHON = "tool-loop"
 
 
 def run(attractor: Callable, recipe: Recipe, tmp_path: Path) -> tuple[int, Path]:
@@ -146,7 +144,7 @@ def test_it_runs_to_its_end(recipe: Recipe, attractor: Callable, tmp_path: Path)
 
 def test_every_example_is_run_and_told_of() -> None:
     names = sorted(path.stem for path in EXAMPLES.glob("*.dot"))
-    assert names == sorted([*BY_NAME, IN_PYTHON])
+    assert names == sorted(BY_NAME)
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in names if f"(examples/{name}.dot)" not in text] == []
 
@@ -217,17 +215,21 @@ def test_a_value_from_another_system(value: str, stage: str, attractor: Callable
     assert stages(logs) == ["start", "amount", "pay", stage, "exit"]
 
 
-async def test_tools_of_the_host(tmp_path: Path) -> None:
-    def find_orders() -> list[str]:
-        return ["A7"]
-
-    async def model(messages: list[Any], tools: list[Any]) -> Any:
-        assert [tool.name for tool in tools] == ["find_orders", "find_parcel"]
-        return messages[-1]["content"] if len(messages) > 1 else {"tool_calls": [{"name": "find_orders"}]}
-
-    tools = [Tool("find_parcel", lambda: ""), Tool("find_orders", find_orders), Tool("refund", lambda: "")]
-    handlers = {"tool_loop": ToolLoopHandler(tools, model=model)}
-    runner = PipelineRunner(handlers=handlers, backend=SimulatedBackend(), logs_root=tmp_path / "run")
-    result = await runner.run((EXAMPLES / f"{IN_PYTHON}.dot").read_text())
-    assert result.completed_nodes == ("start", "look", "report", "exit")
-    assert result.node_outcomes["look"].notes == '["A7"]'
+def test_a_tool_loop_calls_the_commands_of_its_node(
+    attractor: Callable, tmp_path: Path, chat_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", chat_server.url)
+    (tmp_path / "orders.csv").write_text("7,A1\n8,A2\n7,A3\n")
+    chat_server.calls = [("find_orders", {"week": "7"}), ("find_orders", {"week": '"; touch hit; echo "'})]
+    logs = tmp_path / "run"
+    options = ("--provider", "openai_compatible", "--model", "m", "--backend", "llm", "--workdir", tmp_path)
+    ended = attractor("run", EXAMPLES / "tool-loop.dot", *options, "--logs", logs, "--quiet")
+    assert ended.code == 0, ended.err
+    assert stages(logs) == ["start", "look", "report", "exit"]
+    first, second, third = chat_server.requests[:3]
+    (orders, _) = first["tools"]
+    assert orders["function"]["description"] == "Orders of a calendar week: week,order"
+    assert orders["function"]["parameters"]["required"] == ["week"]
+    assert second["messages"][-1]["content"] == "7,A1\n7,A3"
+    assert "exited with code 1" in third["messages"][-1]["content"]
+    assert not (tmp_path / "hit").exists(), "an argument is data, whatever it holds"

@@ -22,6 +22,7 @@ from attractor import (
 from attractor.cli.models import find_asking
 from attractor.event_log import read_events
 from attractor.events import GateEvaluated
+from attractor.handlers.command_tools import parse_command_tools
 from attractor.handlers.convergence import Candidate
 from attractor.handlers.gates import GateResult
 from attractor.prebuilt import Tool, ToolLoopHandler
@@ -470,6 +471,63 @@ async def test_a_tool_that_waits_suspends_the_pipeline(run: Run) -> None:
 async def test_without_its_handler_a_tool_loop_is_refused(run: Run) -> None:
     with pytest.raises(ValidationError, match="needs a runner with a ToolLoopHandler"):
         await run(WEATHER)
+
+
+@pytest.mark.parametrize(
+    ("text", "tools"),
+    [
+        ("", []),
+        ("now: date", [("now", (), "Runs: date")]),
+        ("\n  look(city, day) : curl wttr.in/$city # The weather \n\n", [("look", ("city", "day"), "The weather")]),
+        ("a(): echo '# not this'", [("a", (), "Runs: echo '# not this'")]),
+        ("a: true\nb-2(x): false", [("a", (), "Runs: true"), ("b-2", ("x",), "Runs: false")]),
+    ],
+)
+def test_commands_as_tools(text: str, tools: list[tuple[str, tuple[str, ...], str]]) -> None:
+    assert [(tool.name, tool.parameters, tool.description) for tool in parse_command_tools(text)] == tools
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo hello", "line 1 is no tool"),
+        ("a: true\n\na: false", "line 3 names the tool 'a' again"),
+        ("a(PATH): true", "'PATH' can't be a parameter"),
+        ("a(goal): true", "'goal' can't be a parameter"),
+        ("a(x,): true", "'' can't be a parameter"),
+        ("a(x, x): true", "line 1 names a parameter twice"),
+        ("a(x):", "line 1 is no tool"),
+        ("1a: true", "line 1 is no tool"),
+    ],
+)
+def test_commands_that_are_no_tools_are_found_before_anything_runs(text: str, said: str) -> None:
+    source = f'digraph g {{ a [type=tool_loop, "tool_loop.commands"="{text}"]; start -> a -> exit }}'
+    (found,) = [each for each in validate(parse_dot(source)) if each.rule == "tool_loop_commands"]
+    assert said in found.message
+    assert found.span is not None
+
+
+async def test_commands_and_functions_are_tools_of_one_loop(run: Run, tmp_path: Path) -> None:
+    commands = 'say(word): echo \\"$word $goal\\"; echo oops >&2\nfail: echo bad; exit 3'
+    node = WEATHER.replace("fidelity", f'"tool_loop.commands"="{commands}", fidelity')
+    seen: list[str] = []
+
+    def note(messages: list[Any], tools: list[Any]) -> Any:
+        seen.append(str(messages[-1]["content"]))
+        return {"tool_calls": [{"id": "2", "name": "fail", "arguments": {}}]}
+
+    def end(messages: list[Any], tools: list[Any]) -> str:
+        seen.append(str(messages[-1]["content"]))
+        return "over"
+
+    first = {"tool_calls": [{"id": "1", "name": "say", "arguments": {"word": "$(hello)"}}]}
+    handler = ToolLoopHandler(TOOLS, model=answering(first, note, end), working_dir=tmp_path)
+    result = await run(f'goal="dry"; {node}', handlers={"tool_loop": handler})
+    assert result.context["last_response"] == "over"
+    assert seen == ["$(hello) dry\noops", "RuntimeError: the command exited with code 3: bad"]
+    clash = WEATHER.replace("fidelity", '"tool_loop.commands"="look: true", fidelity')
+    result = await run(clash, handlers={"tool_loop": ToolLoopHandler(TOOLS, model=answering())})
+    assert "has a command for the tool look, which its ToolLoopHandler has already" in result.failure_reason
 
 
 # --- Lint.

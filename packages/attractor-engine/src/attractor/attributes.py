@@ -84,6 +84,13 @@ _PATTERNS = (
         ON_INCOMPLETE,
     ),
     Attribute("tool_loop.tools", Kind.TEXT, "all", "Tools that a tool loop's model may call, by commas.", "9.4"),
+    Attribute(
+        "tool_loop.commands",
+        Kind.TEXT,
+        "",
+        "Tools that are shell commands, a line each: `name(parameter, ...): command  # what it does`.",
+        "9.4",
+    ),
     Attribute("tool_loop.max_turns", Kind.COUNT, "10", "Most turns of a tool loop's model.", "9.4"),
     Attribute("retry.retries", Kind.INTEGER, "2", "Attempts of a retry node's work after the first.", "9.4"),
     Attribute("retry.backoff", Kind.DURATION, "100ms", "Pause before the first retry; it doubles.", "9.4"),

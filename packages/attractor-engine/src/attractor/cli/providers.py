@@ -12,11 +12,14 @@ from attractor.backends.base import CodergenBackend
 from attractor.backends.cli_agent import CLI_FORMATS, CliAgentBackend
 from attractor.backends.llm import LlmBackend
 from attractor.cli.failure import CommandError
+from attractor.cli.models import TOOL_LOOP
 from attractor.cli.screen import Screen
 from attractor.cli.settings import Settings
+from attractor.cli.tool_loops import ToolLoops
 from attractor.engine.execution import mirror_graph
 from attractor.errors import PipelineConfigurationError
 from attractor.graph import Graph, Node
+from attractor.handlers.base import Handler
 from attractor.state.context import Context
 
 LOCAL = "local"
@@ -29,15 +32,17 @@ async def connect(
     screen: Screen,
     stack: AsyncExitStack,
     environ: Mapping[str, str],
-) -> CodergenBackend:
+) -> tuple[CodergenBackend, Mapping[str, Handler]]:
     """What answers the stages `asking`; whatever must be closed is left to `stack`. Raises CommandError."""
     if settings.backend in CLI_FORMATS:
-        return await _with_memory(_create_cli_backend(settings, environ), settings)
+        own = ToolLoops(None, "", settings)
+        return await _with_memory(_create_cli_backend(settings, environ), settings), {TOOL_LOOP: own}
     client = await stack.enter_async_context(_create_client(settings, environ))
     backend = _create_backend(client, settings)
     if LOCAL in _choose_providers(graph, asking, client, backend):
         await _load_local_model(client, screen)
-    return await _with_memory(backend, settings)
+    loops = ToolLoops(client, _choose_model(client, settings), settings)
+    return await _with_memory(backend, settings), {TOOL_LOOP: loops}
 
 
 async def check_provider(settings: Settings, environ: Mapping[str, str]) -> None:
@@ -62,11 +67,14 @@ def _create_client(settings: Settings, environ: Mapping[str, str]) -> Client:
 
 def _create_backend(client: Client, settings: Settings) -> AgentBackend | LlmBackend:
     """An agent unless the flags say otherwise; the small model on this machine can't use an agent's tools."""
-    local = client.default_provider == LOCAL
-    model = settings.model or (LOCAL if local else "")
-    if (settings.backend or ("llm" if local else "agent")) == "llm":
+    model = _choose_model(client, settings)
+    if (settings.backend or ("llm" if client.default_provider == LOCAL else "agent")) == "llm":
         return LlmBackend(client, model=model, provider=settings.provider)
     return AgentBackend(client, model=model, provider=settings.provider, working_dir=settings.workdir or None)
+
+
+def _choose_model(client: Client, settings: Settings) -> str:
+    return settings.model or (LOCAL if client.default_provider == LOCAL else "")
 
 
 async def _with_memory(backend: CodergenBackend, settings: Settings) -> CodergenBackend:

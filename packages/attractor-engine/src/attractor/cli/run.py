@@ -224,9 +224,10 @@ def _execute(
         screen = open_screen(quiet=quiet)
         progress = Progress(screen, graph)
         try:
-            async with open_backend(graph, settings, screen) as backend:
+            async with open_backend(graph, settings, screen) as answering:
                 runner = PipelineRunner(
-                    backend=backend,
+                    backend=answering.backend,
+                    handlers=answering.handlers,
                     interviewer=_choose_interviewer(settings, screen, progress),
                     logs_root=place,
                     run_id=run_id,

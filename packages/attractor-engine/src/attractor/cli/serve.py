@@ -185,10 +185,11 @@ class _CommandLauncher:
         graph = settings.apply(graph)
         screen = open_screen(quiet=True)
         try:
-            async with open_backend(graph, settings, screen) as backend:
+            async with open_backend(graph, settings, screen) as answering:
                 yield Launch(
                     graph=graph,
-                    backend=backend,
+                    backend=answering.backend,
+                    handlers=answering.handlers,
                     auto_approve=settings.auto_approve,
                     dry_run=settings.dry_run,
                     working_dir=settings.workdir or None,

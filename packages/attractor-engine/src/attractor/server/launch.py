@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from attractor.backends.base import CodergenBackend
 from attractor.graph import Graph
+from attractor.handlers.base import Handler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class Launch:
 
     graph: Graph
     backend: CodergenBackend | None = None
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
     auto_approve: bool = False
     dry_run: bool = False
     working_dir: str | None = None

@@ -188,6 +188,7 @@ class Runs:
         async with self._launcher.open(graph, live.options) as launch:
             live.runner = PipelineRunner(
                 backend=launch.backend,
+                handlers=launch.handlers,
                 interviewer=AutoApproveInterviewer() if launch.auto_approve else _Patience(self._stopping),
                 logs_root=live.path,
                 run_id=live.id,

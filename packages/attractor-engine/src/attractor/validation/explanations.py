@@ -44,6 +44,7 @@ EXPLANATIONS = _table(
     ("manager_condition", _ERROR, "A manager's conditions can be read.", "Else it could never stop, nor steer."),
     ("manager_actions", _WARNING, "A manager's actions are known.", "Any other has no effect."),
     ("pattern_routes", _ERROR, "A loop or gate has all its ways on.", "Else a result would lead where it shouldn't."),
+    ("tool_loop_commands", _ERROR, "The tools of a tool loop can be read.", "The stage would fail before it asks."),
     ("pattern_work", _WARNING, "A pattern says what does its work.", "Without function, command or prompt it fails."),
     ("condition_syntax", _ERROR, "Conditions can be read.", "Else nobody could tell which way a run goes."),
     ("condition_words", _WARNING, "Conditions name statuses.", "A word that no stage reports never holds."),

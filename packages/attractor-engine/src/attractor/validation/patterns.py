@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from attractor.diagnostics import Diagnostic, Severity
 from attractor.engine.routing import normalize_label
 from attractor.graph import Node
+from attractor.handlers.command_tools import COMMANDS, parse_command_tools
 from attractor.validation.survey import Survey
 
 _ROUTES: Mapping[str, tuple[str, ...]] = {"converge": ("again", "stop"), "quality_gate": ("pass", "fail", "escalate")}
@@ -43,6 +44,16 @@ def pattern_work(survey: Survey) -> Iterator[Diagnostic]:
             names = ", ".join(wanted)
             message = f"{survey.handlers[node.id]} node {node.id} says not what does its work, so it fails"
             yield survey.about_node("pattern_work", Severity.WARNING, node, message, fix=f"set one of {names}")
+
+
+def tool_loop_commands(survey: Survey) -> Iterator[Diagnostic]:
+    """The tools that a tool loop's node names can be read."""
+    for node in survey.graph.nodes.values():
+        try:
+            parse_command_tools(node.text(COMMANDS))
+        except ValueError as error:
+            message = f"{COMMANDS} of {node.id}: {error}"
+            yield survey.about_node("tool_loop_commands", Severity.ERROR, node, message, COMMANDS)
 
 
 def _nodes(survey: Survey, table: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[Node, tuple[str, ...]]]:

@@ -57,6 +57,7 @@ BUILT_IN_RULES: tuple[Callable[[Survey], Iterable[Diagnostic]], ...] = (
     children.manager_loop,
     patterns.pattern_routes,
     patterns.pattern_work,
+    patterns.tool_loop_commands,
     values.unknown_variable,
     values.attribute_value,
     values.duration_unit,
