@@ -222,6 +222,19 @@ async def test_failing_branch_is_named_and_the_others_are_not_repeated(tmp_path:
     assert sorted(ran[4:]) == ["b1", "b2", "join"]
 
 
+async def test_of_many_failing_branches_the_first_is_named() -> None:
+    async def work(state: Work, ctx: NodeContext) -> dict[str, Any]:
+        if ctx.node in ("b2", "b10", "b11"):
+            raise ConnectionError(ctx.node)
+        return {"items": ctx.node}
+
+    graph = Graph(Work)
+    for number in range(12):
+        graph.add_node(f"b{number}", work).add_edge(START, f"b{number}")
+    with pytest.raises(NodeError, match="node 'b2' failed: ConnectionError: b2"):
+        await graph.compile().invoke({})
+
+
 async def test_update_that_can_not_be_merged_names_its_node() -> None:
     class Odd(State):
         text: Annotated[str, lambda old, new: old + new]

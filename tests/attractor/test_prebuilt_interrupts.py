@@ -203,6 +203,24 @@ async def test_a_retried_node_gets_its_values_again() -> None:
     assert failed == ["yes", "yes", "yes"]
 
 
+async def test_what_an_attempt_does_to_its_value_is_its_own() -> None:
+    seen = []
+
+    def ask(state: Work, ctx: NodeContext) -> dict[str, Any]:
+        answer = ctx.interrupt("which?")
+        answer["names"].append("mine")
+        seen.append(list(answer["names"]))
+        if len(seen) < 2:
+            raise ConnectionError
+        return {"items": answer["names"]}
+
+    compiled = one_node(with_retry(ask, retries=1, backoff=0)).compile()
+    with pytest.raises(InterruptError):
+        await compiled.invoke({})
+    await compiled.resume({"names": ["given"]})
+    assert seen == [["given", "mine"], ["given", "mine"]]
+
+
 async def test_what_is_asked_must_be_json() -> None:
     compiled = one_node(lambda state, ctx: ctx.interrupt(object())).compile()
     with pytest.raises(NodeError, match="of type object is not JSON") as caught:

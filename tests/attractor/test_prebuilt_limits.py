@@ -79,6 +79,15 @@ async def test_time_limit_stops_the_run() -> None:
         await compiled.invoke({})
 
 
+async def test_the_time_limit_of_a_node_is_a_failure_of_the_node() -> None:
+    async def wait(state: Work) -> None:
+        await anyio.sleep_forever()
+
+    graph = Graph(Work).add_node("wait", wait, timeout=0.05).add_edge(START, "wait")
+    with pytest.raises(NodeError, match="longer than its timeout"):
+        await graph.compile().invoke({})
+
+
 async def test_step_limit_is_such_a_limit_and_goes_before_max_node_visits() -> None:
     graph = Graph(Work).add_node("a", lambda state: {"count": 1}).add_edge(START, "a")
     graph.add_conditional_edges("a", lambda state: "again", {"again": "a", "stop": "END"})

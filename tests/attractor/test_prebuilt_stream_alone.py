@@ -70,6 +70,19 @@ async def test_break_ends_the_run_which_can_be_resumed_at_once(tmp_path: Path) -
 
 
 @BOTH
+async def test_break_ends_the_run_which_can_be_streamed_on_at_once(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path)
+    async for item in waiting.compiled.stream({}, run_id="r"):
+        if isinstance(item, StateUpdate):
+            break
+    waiting.is_patient = False
+    with anyio.fail_after(20):
+        run = waiting.compiled.stream_resumed(run_id="r")
+        assert [item.node async for item in run if isinstance(item, StateUpdate)] == ["wait"]
+    assert run.result == {"items": ["a", "waited"]}
+
+
+@BOTH
 async def test_exception_in_the_body_ends_the_run(tmp_path: Path) -> None:
     waiting = Waiting(tmp_path)
 

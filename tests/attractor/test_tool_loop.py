@@ -19,6 +19,7 @@ from attractor.prebuilt import (
     ToolSpec,
     tool_loop,
 )
+from attractor.prebuilt.call_journal import CallJournal
 from attractor.prebuilt.transcript import from_message, to_messages
 from unified_llm import Client, ContentKind, ContentPart, Message, RateLimitError, Role, ThinkingData, ToolCallData
 from unified_llm.testing import ScriptedAdapter, respond
@@ -398,3 +399,19 @@ def test_a_killed_round_does_not_repeat_what_ended(tmp_path: Path) -> None:
     assert resumed.stdout == "quick slow\n"
     counts = {name: len((tmp_path / name).read_text()) for name in ("model", "quick", "slow")}
     assert counts == {"model": 2, "quick": 1, "slow": 2}
+
+
+def test_the_journal_of_calls_tells_rounds_apart(tmp_path: Path) -> None:
+    """A call that waited for a value is another call once it has the value."""
+    waits, done = {"id": "1", "name": "look"}, {"result": {"content": "rain"}}
+    first = CallJournal(tmp_path, 1, [waits])
+    first.add(0, done)
+    assert CallJournal(tmp_path, 1, [waits]).find(0) == done
+    assert CallJournal(tmp_path, 1, [{**waits, "answers": ["yes"]}]).find(0) is None
+    assert CallJournal(tmp_path, 2, [waits]).find(0) is None
+    with (tmp_path / "calls-1.jsonl").open("ab") as file:
+        file.write(b'{"round": "torn')
+    again = CallJournal(tmp_path, 1, [waits, waits])
+    assert again.find(0) is None
+    again.add(1, done)
+    assert CallJournal(tmp_path, 1, [waits, waits]).find(1) == done
