@@ -36,6 +36,7 @@ from attractor.graph import Graph, Node
 from attractor.outcome import Outcome, parse_status_record
 from attractor.state.context import Context
 from attractor.state.run_directory import STAGE_DIR_VARIABLE
+from attractor.state.stage_files import write_file
 from attractor.state.steering import SteeringReader
 
 _PROFILES: Mapping[str, Callable[[str], ProviderProfile]] = {
@@ -108,13 +109,13 @@ class AgentBackend:
                 await hooks.close()
             report_usage(context, session.total_usage, session.provider_profile.model)
             if stage_dir and files.diff:
-                (stage_dir / CHANGES_NAME).write_bytes(files.diff.encode("utf-8", "replace"))
+                write_file(stage_dir / CHANGES_NAME, files.diff.encode("utf-8", "replace"))
         if thread:
             self._threads[thread] = list(session.history)
         if result.error is not None:
             raise result.error
         if stage_dir:
-            (stage_dir / "response.md").write_bytes(result.text.encode("utf-8", "replace"))
+            write_file(stage_dir / "response.md", result.text.encode("utf-8", "replace"))
         if watch.refused and result.stop_reason is StopReason.ABORTED:
             return Outcome.fail(f"stage {node.id!r} was stopped: {watch.refused}", terminal=True, notes=result.text)
         return _judge(node, result, reports)

@@ -24,6 +24,7 @@ from attractor.graph import Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 from attractor.state.run_directory import STAGE_DIR_VARIABLE
+from attractor.state.stage_files import open_text, write_file
 from attractor.state.usage import TokenUsage
 
 CLI_FORMATS: Mapping[str, CliFormat] = {"claude": ClaudeFormat(), "codex": CodexFormat(), "gemini": GeminiFormat()}
@@ -90,7 +91,7 @@ class CliAgentBackend:
         )
         with _open_folder(stage_dir) as folder:
             text = prompt + (_explain_report(node, context.run.graph, stage_dir) if stage_dir else "")
-            (folder / _PROMPT_NAME).write_bytes(text.encode("utf-8", "replace"))
+            write_file(folder / _PROMPT_NAME, text.encode("utf-8", "replace"))
             ended = await self._execute(call, folder, context)
         if isinstance(ended, str):
             return Outcome.fail(f"stage {node.id!r} was stopped: {ended}", terminal=True)
@@ -118,7 +119,7 @@ class CliAgentBackend:
         )
         await environment.initialize()
         answer, result = CliAnswer(), None
-        with (folder / OUTPUT_NAME).open("w", encoding="utf-8", errors="replace", newline="") as file:
+        with open_text(folder / OUTPUT_NAME) as file:
             scope = anyio.CancelScope()
             output = CliOutput(file, self._format, call.model, context, scope.cancel)
             try:

@@ -26,7 +26,8 @@ from anyio.abc import TaskGroup
 from attractor.graph import Node, to_seconds, to_text
 from attractor.state.context import Context
 from attractor.state.json_values import encode_json, to_bytes
-from attractor.state.run_directory import STAGE_DIR_VARIABLE, write_all
+from attractor.state.run_directory import STAGE_DIR_VARIABLE
+from attractor.state.stage_files import append_to, write_file
 
 HOOKS_NAME = "tool_hooks"
 LOG_NAME = "tool_hooks.jsonl"
@@ -138,7 +139,7 @@ class ToolHooks:
         """Run a hook and record how it went; why it failed, empty if it did not."""
         number = next(self._numbers)
         given = self._stage_dir / HOOKS_NAME / f"{number}-{hook}.json"
-        given.write_bytes(to_bytes(json.dumps({"hook": hook, **self._facts, **call}, default=str) + "\n"))
+        write_file(given, to_bytes(json.dumps({"hook": hook, **self._facts, **call}, default=str) + "\n"))
         variables = {
             "goal": self._goal,
             "ATTRACTOR_HOOK": hook,
@@ -164,8 +165,7 @@ class ToolHooks:
         return reason
 
     def _record(self, record: Mapping[str, Any]) -> None:
-        with (self._stage_dir / LOG_NAME).open("ab", buffering=0) as file:
-            write_all(file.fileno(), to_bytes(encode_json(record) + "\n"))
+        append_to(self._stage_dir / LOG_NAME, to_bytes(encode_json(record) + "\n"))
 
 
 def _find_failure(hook: str, result: ExecResult, seconds: float) -> str:

@@ -12,6 +12,7 @@ from attractor.graph import Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 from attractor.state.run_directory import stage_path
+from attractor.state.stage_files import remove_file, write_file
 from attractor.state.status_file import clear_status, read_status, write_status
 
 PROMPT_NAME = "prompt.md"
@@ -50,7 +51,7 @@ def begin_stage(stage_dir: Path, prompt: str) -> None:
     """Write prompt.md, and remove what an earlier visit left."""
     stage_dir.mkdir(parents=True, exist_ok=True)
     clear_status(stage_dir)
-    (stage_dir / RESPONSE_NAME).unlink(missing_ok=True)
+    remove_file(stage_dir / RESPONSE_NAME)
     write_text(stage_dir / PROMPT_NAME, prompt)
 
 
@@ -89,5 +90,4 @@ def shorten(text: str) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a stage's file, with replacements for what UTF-8 can't say; also where the stage removed its directory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode("utf-8", "replace"))
+    write_file(path, text.encode("utf-8", "replace"))

@@ -18,6 +18,7 @@ from attractor.handlers.tool import keep_ends
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import BranchEnd, Context, FanOut
 from attractor.state.run_directory import stage_path
+from attractor.state.stage_files import read_file
 from attractor.suspension import Suspend
 
 RESULTS_KEY = "parallel.results"
@@ -223,8 +224,8 @@ def _read_response(end: BranchEnd, logs_root: Path) -> str:
     if not isinstance(stage, str):
         return ""
     try:
-        text = (stage_path(logs_root, stage) / RESPONSE_NAME).read_bytes().decode("utf-8", "replace")
-    except FileNotFoundError:
+        text = read_file(stage_path(logs_root, stage) / RESPONSE_NAME).decode("utf-8", "replace")
+    except OSError:
         text = str(end.changes.get("tool.output") or end.changes.get("last_response") or "")
     return keep_ends(text, _RESPONSE_CHARACTERS)
 

@@ -11,6 +11,7 @@ from attractor.graph import Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 from attractor.state.run_directory import STAGE_DIR_VARIABLE, stage_path
+from attractor.state.stage_files import open_text
 from attractor.state.status_file import clear_status, read_status
 
 OUTPUT_NAME = "tool_output.txt"
@@ -63,7 +64,7 @@ class ToolHandler:
             self._initialized = True
         variables = {"goal": goal, "ATTRACTOR_NODE_ID": node.id, STAGE_DIR_VARIABLE: str(stage_dir)}
         seconds = _NO_TIMEOUT if node.timeout is None else node.timeout
-        with (stage_dir / OUTPUT_NAME).open("w", encoding="utf-8", errors="replace", newline="") as output:
+        with open_text(stage_dir / OUTPUT_NAME) as output:
 
             def write(piece: str) -> None:
                 output.write(piece)

@@ -16,6 +16,7 @@ from attractor.handlers.tool import OUTPUT_NAME, ToolHandler
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 from attractor.state.run_directory import stage_path
+from attractor.state.stage_files import read_file
 from attractor.state.status_file import read_status
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -79,7 +80,10 @@ class Toolkit:
 def read_output(node: Node, logs_root: Path) -> str:
     """All that the stage's last command wrote."""
     path = stage_path(logs_root, node.id) / OUTPUT_NAME
-    return path.read_text("utf-8", "replace") if path.exists() else ""
+    try:
+        return read_file(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
 
 
 def to_outcome(node: Node, result: Any) -> Outcome:

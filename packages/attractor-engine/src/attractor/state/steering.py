@@ -5,6 +5,8 @@ Whoever supervises a run appends to it, from whatever process; a backend that ca
 
 from pathlib import Path
 
+from attractor.state.stage_files import append_to, read_file
+
 STEERING_NAME = "steering.md"
 
 
@@ -12,8 +14,7 @@ def write_steering(stage_dir: Path, text: str) -> None:
     """Add an instruction. The directory is made if the stage has not yet made it."""
     stage_dir.mkdir(parents=True, exist_ok=True)
     # One write in append mode: two supervisors don't mix their lines.
-    with (stage_dir / STEERING_NAME).open("ab", buffering=0) as file:
-        file.write(text.strip().encode("utf-8", "replace") + b"\n\n")
+    append_to(stage_dir / STEERING_NAME, text.strip().encode("utf-8", "replace") + b"\n\n")
 
 
 class SteeringReader:
@@ -27,9 +28,10 @@ class SteeringReader:
         """What came since the last call; empty if nothing did."""
         if self._size() <= self._offset:
             return ""
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
+        try:
+            data = read_file(self._path, self._offset)
+        except OSError:
+            return ""  # The stage itself put something else there.
         # An instruction ends with an empty line; half of one is left for the next time.
         end = data.rfind(b"\n") + 1
         self._offset += end
