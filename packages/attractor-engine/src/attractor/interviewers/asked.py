@@ -6,8 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from attractor.interviewers.base import Answer, Option, Question, QuestionType
-
-BranchPath = tuple[tuple[str, str], ...]
+from attractor.state.step import BranchPath
 
 
 class Ending(StrEnum):

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from attractor.errors import AnsweredError, QuestionError, RunDirectoryError
-from attractor.interviewers.asked import AskedQuestion, BranchPath, Ending, decode_ending, decode_question
+from attractor.interviewers.asked import AskedQuestion, Ending, decode_ending, decode_question
 from attractor.interviewers.base import Answer, Question
 from attractor.interviewers.matching import find_option, interpret_answer, strip_accelerator
 from attractor.state.json_values import encode_json, to_bytes
 from attractor.state.run_directory import create_file
+from attractor.state.step import BranchPath
 
 QUESTIONS_NAME = "questions"
 _ADVICE = "put the original back, or start a new run"

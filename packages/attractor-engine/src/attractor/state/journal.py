@@ -27,7 +27,7 @@ from attractor.state.checkpoint import (
 from attractor.state.json_values import encode_json, to_bytes
 from attractor.state.run_directory import replace_file, stage_name, stage_path, sync_directory, write_all
 from attractor.state.status_file import has_status, write_status
-from attractor.state.step import Entry, decode_entry, encode_entry
+from attractor.state.step import BranchPath, Entry, decode_entry, encode_entry
 
 # macOS has no fdatasync.
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -73,6 +73,7 @@ class CheckpointStore:
         self._sync = sync or _sync
         self._statuses = dict(statuses)
         self._fragments = _encode_items(checkpoint.context_values)
+        self._branch_fragments: dict[BranchPath, dict[str, str]] = {}
         self._saved_sequence = -1
         self._saved_at = 0.0
         self._statuses_written_at = clock()
@@ -86,17 +87,31 @@ class CheckpointStore:
 
     def append(self, entry: Entry) -> None:
         """Apply a step to the checkpoint and write it down; it is durable after `sync()`, and to be acted on then."""
+        fragments = self._find_fragments(entry.branch)
         self._checkpoint.apply(entry)
-        whole, appended = _encode_items(entry.changes), {}
-        if not entry.branch:
-            appended = _find_appended(self._fragments, whole)
-            self._fragments.update(whole)
-            whole = {key: fragment for key, fragment in whole.items() if key not in appended}
+        whole = _encode_items(entry.changes)
+        appended = _find_appended(fragments, whole)
+        fragments.update(whole)
+        whole = {key: fragment for key, fragment in whole.items() if key not in appended}
         line = encode_entry(entry, _join(whole) if whole else "", _join(appended) if appended else "")
         write_all(self._journal, to_bytes(line + "\n"))
         self._is_synced = False
         if entry.step.outcome is not None:
             self._statuses[entry.step.node_id] = entry.step.outcome
+
+    def _find_fragments(self, branch: BranchPath) -> dict[str, str]:
+        """What the run, or a branch of it, has set so far, as JSON."""
+        if not branch:
+            self._branch_fragments.clear()
+            return self._fragments
+        fragments = self._branch_fragments.setdefault(branch, {})
+        place: Checkpoint | None = self._checkpoint
+        for fan_out, number in branch:
+            place = place.branches.get(number) if place is not None and place.fan_out == fan_out else None
+        # A fan-out that is come to again begins with nothing.
+        for key in fragments.keys() - (place.context_values.keys() if place is not None else ()):
+            del fragments[key]
+        return fragments
 
     def sync(self) -> None:
         """Make durable what was appended, if somebody else hasn't since."""

@@ -10,6 +10,9 @@ from attractor.state.json_values import encode_json
 from attractor.state.usage import TokenUsage
 from attractor.suspension import Suspension
 
+BranchPath = tuple[tuple[str, str], ...]
+"""Where a branch lies: the fan-out and its number there, behind those of the branches that it lies in."""
+
 
 class RunStatus(StrEnum):
     """Where a run stands. RESTARTED: an edge with loop_restart went on in `restart-N`.
@@ -59,7 +62,7 @@ class Entry:
     time: float
     changes: Mapping[str, Any]
     logs: Sequence[str] = ()
-    branch: tuple[tuple[str, str], ...] = ()
+    branch: BranchPath = ()
     usage: TokenUsage | None = None
     elapsed: float = 0.0
     appended: Mapping[str, Sequence[Any]] = field(default_factory=dict)
