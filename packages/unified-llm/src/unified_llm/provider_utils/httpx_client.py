@@ -11,8 +11,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies
 
 from unified_llm.provider_utils.http_client import Answer, Fault
+from unified_llm.provider_utils.httpx_connections import IDLE_SECONDS, MAX_IDLE, Connections
 from unified_llm.spec.request import AdapterTimeout
 
 if TYPE_CHECKING:
@@ -29,9 +31,9 @@ _HEAD = 4096
 
 
 class HttpxClient:
-    """Posts through a client of httpx or httpx2."""
+    """Posts through a client of httpx or httpx2, or connections of our own."""
 
-    def __init__(self, client: "AnyAsyncClient", library: ModuleType) -> None:
+    def __init__(self, client: "AnyAsyncClient | Connections", library: ModuleType) -> None:
         self._client: Any = client
         self._library = library
         self.errors = (library.HTTPError, library.StreamError, library.InvalidURL, UnicodeEncodeError)
@@ -194,10 +196,14 @@ async def keep_client(base_url: str) -> AsyncGenerator[HttpxClient, None]:
     An event loop closes the asynchronous generators that it has seen when it ends: so the client goes with it.
     """
     library = load_library()
-    # Long enough for a person to read an answer and go on over the same connection.
-    limits = library.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=60.0)
     verify = _tls_context() if base_url.startswith("https:") else _no_tls_context()
-    client = library.AsyncClient(verify=verify, limits=limits)
+    # Only a client of the library's knows its way past proxies, and reads a user's name out of an address.
+    if getproxies() or "@" in base_url:
+        limits = library.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=IDLE_SECONDS)
+        client = library.AsyncClient(verify=verify, limits=limits)
+    else:
+        limits = library.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS)
+        client = Connections(library, lambda: library.AsyncHTTPTransport(verify=verify, limits=limits))
     try:
         yield HttpxClient(client, library)
     finally:

@@ -14,14 +14,18 @@ MAX_BREAKPOINTS = 4
 _BREAKPOINT = {"type": "ephemeral"}
 
 
-def mark_breakpoints(body: _Json) -> None:
-    """Add breakpoints to a request body, as far as the caller's own leave room. Blocks are replaced, not changed."""
-    free = MAX_BREAKPOINTS - count_breakpoints(body)
+def mark_breakpoints(body: _Json) -> int:
+    """Add breakpoints to a request body, as far as the caller's own leave room, and return how many it has then.
+
+    Blocks are replaced, not changed.
+    """
+    count = count_breakpoints(body)
     for owner, key in _candidates(body):
         *before, last = owner[key]
-        if free > 0 and "cache_control" not in last:
+        if count < MAX_BREAKPOINTS and "cache_control" not in last:
             owner[key] = [*before, {**last, "cache_control": dict(_BREAKPOINT)}]
-            free -= 1
+            count += 1
+    return count
 
 
 def count_breakpoints(body: _Json) -> int:

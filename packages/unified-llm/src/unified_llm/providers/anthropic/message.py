@@ -24,6 +24,8 @@ from unified_llm.spec.tools import parse_arguments
 
 _Json = dict[str, Any]
 
+# Before Python 3.12, looking up a member of an enumeration takes longer than all that is done with it here.
+_ASSISTANT, _INSTRUCTIONS = Role.ASSISTANT, (Role.SYSTEM, Role.DEVELOPER)
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 # The API counts the base64 text: 5 MiB for an image (section 3.5), 32 MB for a whole request.
 _MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4
@@ -47,10 +49,10 @@ class MessageTranslator:
         system: list[_Json] = []
         turns: list[_Json] = []
         for message in messages:
-            if message.role in (Role.SYSTEM, Role.DEVELOPER):
+            if message.role in _INSTRUCTIONS:
                 system.extend(self._system(message))
                 continue
-            role = "assistant" if message.role is Role.ASSISTANT else "user"
+            role = "assistant" if message.role is _ASSISTANT else "user"
             blocks = [block for part in message.content if (block := self._block(part, role)) is not None]
             if blocks and turns and turns[-1]["role"] == role:
                 turns[-1]["content"].extend(blocks)

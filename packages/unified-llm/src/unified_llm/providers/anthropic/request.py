@@ -64,9 +64,7 @@ def build_request(request: Request, *, provider: str = "anthropic", stream: bool
     if stream:
         body["stream"] = True
     body.update(_merged(body, options))
-    if auto_cache:
-        mark_breakpoints(body)
-    if count_breakpoints(body):
+    if mark_breakpoints(body) if auto_cache else count_breakpoints(body):
         betas = [CACHING_BETA, *betas]
     if betas:
         headers["anthropic-beta"] = ",".join(dict.fromkeys(betas))
