@@ -209,6 +209,22 @@ async def test_what_begins_ends_when_the_run_is_cancelled(tmp_path: Path, body: 
     assert left == []
 
 
+async def test_questions_of_a_form_end_when_the_interviewer_raises(tmp_path: Path) -> None:
+    class Broken(Nobody):
+        async def ask(self, question: Question) -> Answer:
+            if question.text == "b":
+                raise ConnectionError("the line is dead")
+            return Answer(value="yes", text="yes")
+
+    body = HEAD + 'gate [shape=hexagon, "human.questions"="a\\nb"]; start -> gate -> exit }'
+    result = await PipelineRunner(interviewer=Broken(), logs_root=tmp_path / "run").run(body)
+    assert "the line is dead" in result.failure_reason
+    events = list(read_events(tmp_path / "run"))
+    assert find_open(events) == []
+    ends = [event.type for event in events if event.type.startswith("Interview")]
+    assert ends == ["InterviewStarted", "InterviewStarted", "InterviewCompleted", "InterviewWithdrawn"]
+
+
 async def test_a_run_that_waits_has_open_what_it_asks(tmp_path: Path) -> None:
     body = FAN_OUT % "" + "gate [shape=hexagon]; fork -> {gate ok} -> join }"
     runner = PipelineRunner(handlers={"codergen": Work()}, interviewer=Nobody(defers=True), logs_root=tmp_path / "run")

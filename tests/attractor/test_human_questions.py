@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from attractor import Answer, AnswerValue, AutoApproveInterviewer, Question, QuestionType, QueueInterviewer, parse_dot
 from attractor.interviewers import DeferringInterviewer
@@ -150,6 +151,38 @@ async def test_several_questions_wait_and_are_answered_one_by_one(tmp_path: Path
     result = await PipelineRunner(interviewer=DeferringInterviewer()).resume(tmp_path / "run")
     assert result.context["human.gate.answers"] == ["80", "here"]
     assert len(store.list_all()) == 2
+
+
+class Slow(Person):
+    """Has no answer to the second question."""
+
+    async def ask(self, question: Question) -> Answer:
+        self.asked.append(question)
+        if len(self.asked) > 1:
+            await anyio.sleep_forever()
+        return Answer(value="yes", text="yes")
+
+
+@pytest.mark.parametrize(
+    ("attrs", "way", "answers"),
+    [
+        ('"human.default_choice"=ship', "ship", ["yes", ""]),
+        ('"human.type"=freeform, "human.default_choice"=8080', "hold", ["yes", "8080"]),
+        ('"human.type"=yes_no, "human.default_choice"=no', "hold", ["yes", "no"]),
+    ],
+)
+async def test_the_default_of_a_form_counts_when_its_time_is_over(
+    tmp_path: Path, attrs: str, way: str, answers: list[str]
+) -> None:
+    """Which is the way on, or the answer to what has none (section 6.5)."""
+    result = await run(tmp_path, Slow(), f'{QUESTIONS}, "human.timeout"="100ms", {attrs}')
+    assert (result.status, result.completed_nodes[2]) == ("success", way)
+    assert result.context["human.gate.answers"] == answers
+
+
+async def test_a_form_without_a_default_asks_for_a_retry(tmp_path: Path) -> None:
+    result = await run(tmp_path, Slow(), f'{QUESTIONS}, "human.timeout"="50ms"')
+    assert "not every question was answered in time" in result.failure_reason
 
 
 async def test_a_form_that_is_skipped_fails(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_jitter_is_applied_to_backoff_delays_when_configured() -> None:
         ("", "retry_policy=linear", 3),
         ("", "retry_policy=linear, max_retries=7", 8),
         ("", "retry_policy=unheard_of, max_retries=1", 2),
+        ("retry_policy=linear", "retry_policy=unheard_of", 3),
         ("", "max_retries=-4", 1),
         ("default_max_retries=5", "shape=diamond", 1),
         ("default_max_retries=5", "shape=Mdiamond", 1),

@@ -24,7 +24,7 @@ async def run(folder: Path, *steps: Any, graph: str = "", node: str = "") -> tup
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "run/a/tool_hooks.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / "run/a/tool_hooks.jsonl").read_bytes().splitlines()]
 
 
 def results_shown(adapter: ScriptedAdapter, request: int = 1) -> str:
@@ -112,3 +112,33 @@ async def test_calls_of_subagents_have_hooks_too(tmp_path: Path) -> None:
         calls = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
         assert "echo inner-call" in [call["arguments"].get("command") for call in calls], name
         assert len({call["session_id"] for call in calls}) == 2
+
+
+async def test_a_limit_that_can_not_be_read_is_that_of_the_graph(tmp_path: Path) -> None:
+    graph, node = 'tool_hooks.pre="sleep 60"; tool_hooks.timeout=100ms;', '"tool_hooks.timeout"=soon'
+    result, _ = await run(tmp_path, shell("touch made"), "Done.", graph=graph, node=node)
+    assert result.status == "success"
+    assert "took longer than 0.1 s" in records(tmp_path)[0]["failure"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "head -c 300000 /dev/urandom; exit 1",
+        "cat > /dev/null; cat; exit 1",
+        "kill -9 $$",
+        "no_such_program",
+        "unfinished '",
+        "exec <&- >&- 2>&-; exit 1",
+        "rm -r $ATTRACTOR_STAGE_DIR/tool_hooks $ATTRACTOR_STAGE_DIR/tool_hooks.jsonl; exit 1",
+        "ln -sf $PWD/treasure $ATTRACTOR_STAGE_DIR/tool_hooks.jsonl; exit 1",
+    ],
+)
+async def test_a_hook_in_bad_shape_skips_the_call_and_no_more(tmp_path: Path, command: str) -> None:
+    (tmp_path / "treasure").write_text("gold")
+    graph = f'tool_hooks.pre="{command}"; tool_hooks.post="{command}"; tool_hooks.timeout=5s;'
+    result, adapter = await run(tmp_path, shell("touch made"), shell("touch made"), "Done.", graph=graph)
+    assert (result.status, (tmp_path / "made").exists()) == ("success", False)
+    assert "Denied: the pre-hook" in results_shown(adapter)
+    assert (tmp_path / "treasure").read_text() == "gold"
+    assert records(tmp_path)[-1]["failure"]

@@ -52,11 +52,11 @@ class HookCommands:
         def value(name: str) -> Any:
             return node.attrs.get(name) if node.text(name) else outer.get(name)
 
-        seconds = to_seconds(value("tool_hooks.timeout"))
+        limits = (to_seconds(attrs.get("tool_hooks.timeout")) for attrs in (node.attrs, outer))
         return cls(
             pre=to_text(value("tool_hooks.pre")).strip(),
             post=to_text(value("tool_hooks.post")).strip(),
-            timeout=seconds or TIMEOUT_SECONDS,
+            timeout=next(filter(None, limits), TIMEOUT_SECONDS),
         )
 
 

@@ -69,8 +69,7 @@ def build_retry_policy(node: Node, graph: Graph) -> RetryPolicy:
     """
     if graph.handler_type(node) in _NEVER_RETRIED:
         return PRESETS["none"]
-    name = node.text("retry_policy") or to_text(graph.attrs.get("retry_policy"))
-    preset = PRESETS.get(name)
+    preset = PRESETS.get(node.text("retry_policy")) or PRESETS.get(to_text(graph.attrs.get("retry_policy")))
     retries = node.max_retries
     if retries is None:
         if preset is not None:

@@ -1,14 +1,14 @@
 """Several questions at once: a human gate with `human.questions` (section 6.1)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import anyio
 
-from attractor.graph import Node
-from attractor.handlers.human_answers import accept_answer, was_skipped
+from attractor.graph import Edge, Node
+from attractor.handlers.human_answers import accept_answer, judge_answer, was_skipped
 from attractor.interviewers.asked import AskedQuestion, Ending
-from attractor.interviewers.base import AnswerValue, Interviewer, Question, QuestionType, ask_multiple
+from attractor.interviewers.base import Answer, AnswerValue, Interviewer, Option, Question, QuestionType, ask_multiple
 from attractor.interviewers.questions import QuestionStore
 from attractor.outcome import Outcome, StageStatus
 from attractor.suspension import Suspend
@@ -63,22 +63,29 @@ class Form:
         return [self._store.get(one.id) for one in self._asked]
 
     async def _interview(self) -> None:
-        """Ask, and ask again what got an answer that makes no sense."""
+        """Ask, and ask again what got an answer that makes no sense. Each answer is kept as soon as it is there."""
+        together = getattr(self._interviewer, "ask_multiple", None) is not None
         remaining = self._find_open()
         for _ in range(MAX_ROUNDS):
             again = []
-            answers = await ask_multiple(self._interviewer, [one.question for one in remaining])
-            for one, answer in zip(remaining, answers, strict=True):
-                accepted = accept_answer(answer, one.question)
-                if accepted is None:
-                    again.append(one)
-                elif accepted.value == AnswerValue.DEFERRED and not accepted.text:
-                    self._deferred = True
-                elif accepted.value != AnswerValue.TIMEOUT or accepted.text:
-                    self._store.take(one.id, accepted)
+            for batch in [remaining] if together else [[one] for one in remaining]:
+                still_open = [one for one in batch if not self._store.has_ended(one.id)]
+                answers = await ask_multiple(self._interviewer, [one.question for one in still_open])
+                again += [one for one, answer in zip(still_open, answers, strict=True) if not self._accept(one, answer)]
             remaining = again
             if not remaining:
                 return
+
+    def _accept(self, one: AskedQuestion, answer: Answer) -> bool:
+        """Keep the answer, unless it makes no sense."""
+        accepted = accept_answer(answer, one.question)
+        if accepted is None:
+            return False
+        if accepted.value == AnswerValue.DEFERRED and not accepted.text:
+            self._deferred = True
+        elif accepted.value != AnswerValue.TIMEOUT or accepted.text:
+            self._store.take(one.id, accepted)
+        return True
 
     async def _watch(self, poll: Callable[[], Awaitable[None]], asking: anyio.CancelScope) -> None:
         while self._find_open():
@@ -89,12 +96,22 @@ class Form:
         return [one for one in self._asked if not self._store.has_ended(one.id)]
 
 
-def judge_form(node: Node, asked: list[AskedQuestion]) -> Outcome:
-    """What the answers mean for the stage: they are in the context as `human.gate.answers`, in order."""
-    if any(one.ending is not Ending.ANSWERED for one in asked):
-        reason = f"human gate {node.id!r}: not every question was answered in time"
-        return Outcome(status=StageStatus.RETRY, failure_reason=reason)
+def judge_form(
+    node: Node, asked: list[AskedQuestion], gate: Question, edges: Sequence[Edge], options: Sequence[Option]
+) -> Outcome:
+    """What the answers mean for the stage: they are in the context as `human.gate.answers`, in order.
+
+    When time is over, the default of `gate` is the way on, or the answer to the questions that have none.
+    """
     if any(one.answer is not None and was_skipped(one.answer) for one in asked):
         return Outcome.fail(f"human gate {node.id!r}: human skipped interaction")
-    said = [str(one.answer.value) for one in asked if one.answer is not None]
+    answers = [one.answer or gate.default for one in asked]
+    if any(answer is None for answer in answers):
+        reason = f"human gate {node.id!r}: not every question was answered in time"
+        return Outcome(status=StageStatus.RETRY, failure_reason=reason)
+    if gate.type is QuestionType.MULTIPLE_CHOICE and gate.default and not all(one.answer for one in asked):
+        outcome = judge_answer(node, gate.default, edges, options)
+        given = [str(one.answer.value) if one.answer else "" for one in asked]
+        return replace(outcome, context_updates={**outcome.context_updates, ANSWERS_KEY: given})
+    said = [str(answer.value) for answer in answers if answer is not None]
     return Outcome.success(f"{len(said)} answers", context_updates={ANSWERS_KEY: said})

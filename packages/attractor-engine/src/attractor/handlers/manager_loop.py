@@ -129,8 +129,9 @@ class _Supervision:
                 return Outcome.success("Stop condition satisfied", context_updates={"last_stage": self._node.id})
             await self._pause()
         return Outcome.fail(
-            f"manager loop {self._node.id!r}: max cycles exceeded: the child has not ended after {most} looks "
-            f"(manager.max_cycles); it was {seen.status}, in stage {', '.join(seen.active) or 'none'}"
+            f"manager loop {self._node.id!r}: max cycles exceeded: the child has not ended after {most} "
+            f"look{'s' * (most > 1)} (manager.max_cycles); it was {seen.status}, in stage "
+            f"{', '.join(seen.active) or 'none'}"
         )
 
     def wake(self) -> None:

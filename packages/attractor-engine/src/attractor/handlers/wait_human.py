@@ -66,7 +66,7 @@ class WaitHumanHandler:
         place = f"{locate(logs_root, root)}/{node.id}/{context.run.attempt_number(node.id)}"
         if form := make_questions(node, question):
             all_asked = [self._store(one, store, f"{place}/{at}", context) for at, one in enumerate(form)]
-            return judge_form(node, await self._fill(all_asked, store))
+            return judge_form(node, await self._fill(all_asked, store), question, edges, options)
         asked = self._store(question, store, place, context)
         asked = await self._interview(asked, store)
         self._tell(asked)
@@ -90,7 +90,15 @@ class WaitHumanHandler:
         """Several questions with what became of them; they have one time limit."""
         deadline = asked[0].deadline
         seconds = None if deadline is None else max(deadline - self._clock(), 0)
-        ended = await Form(asked, store, self._interviewer).fill(seconds, lambda: self._sleep(POLL_SECONDS))
+        form = Form(asked, store, self._interviewer)
+        try:
+            ended = await form.fill(seconds, lambda: self._sleep(POLL_SECONDS))
+        except Suspend:
+            raise
+        except Exception:
+            for one in asked:
+                self._tell(store.close(one.id, Ending.WITHDRAWN))
+            raise
         for one in ended:
             self._tell(one)
         return ended
