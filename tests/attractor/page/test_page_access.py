@@ -1,7 +1,11 @@
 """The page for everybody: by keyboard alone, on a phone, by ear, in light and dark; and for nobody's scripts."""
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +101,44 @@ def test_axe_finds_no_barrier(server: Any, open_page: Callable[..., Page], runs:
         violations = axe.run(page, options=RULES[theme]).response["violations"]
         found[view] = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in violations]
     assert {view: violations for view, violations in found.items() if violations} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_barrier_on_the_way_in(
+    own_server: Callable[..., Any], open_page: Callable[..., Page], tmp_path: Path, theme: str
+) -> None:
+    """The login page of the server, the form that comes when a session has ended, and the memory with its own."""
+    seeds = tmp_path / "seeds.json"
+    seeds.write_text(json.dumps([{"label": "Planning", "keywords": ["plans"]}, {"label": "Debugging"}]))
+    command = [sys.executable, "-m", "attractor", "memory", "seed", seeds, "--memory", tmp_path / "memory.json"]
+    subprocess.run(command, check=True, capture_output=True)
+    server = own_server("--simulate", "--memory", str(tmp_path / "memory.json"), token="open-sesame")
+    page = open_page(server, "/", color_scheme=theme, reduced_motion="reduce", viewport=PHONE)
+    page.get_by_label("Token of this server").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("not the server's token")
+    check(page, theme)
+    page.get_by_label("Token of this server").fill("open-sesame")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    page.get_by_role("link", name="Memory").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    check(page, theme)
+    page.get_by_label("Token").fill("open-sesame")
+    page.get_by_role("button", name="Show the memory").click()
+    expect(page.locator(".basin h2").first).to_be_visible()
+    check(page, theme)
+    page.context.clear_cookies()
+    page.evaluate("location.hash = '#/'")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    check(page, theme)
+
+
+def check(page: Page, theme: str) -> None:
+    violations = Axe().run(page, options=RULES[theme]).response["violations"]
+    assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in violations] == []
+    widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert widths == [PHONE["width"], PHONE["width"]]
 
 
 def test_axe_sees_a_barrier(server: Any, open_page: Callable[..., Page], runs: dict[str, str]) -> None:
@@ -250,41 +292,15 @@ def large_run(own_server: Callable[..., Any], submit: Callable[..., str], tmp_pa
     return server, submit(server, "\n".join(lines))
 
 
-def test_a_graph_of_500_nodes_stays_quick(open_page: Callable[..., Page], large_run: tuple[Any, str]) -> None:
+def test_a_graph_of_500_nodes_can_be_used(open_page: Callable[..., Page], large_run: tuple[Any, str]) -> None:
     server, run = large_run
     page = open_page(server, f"/#/runs/{run}")
     expect(page.locator("[data-node]")).to_have_count(500)
     expect(page.locator("[data-node=gate]")).to_have_attribute("data-state", "waiting")
-    measured = page.evaluate(
-        """async () => {
-          const { GraphView } = await import("/static/graph-view.js");
-          const path = location.hash.split("/")[2];
-          const text = await (await fetch(`/pipelines/${path}/graph`)).text();
-          const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
-          const view = new GraphView();
-          document.querySelector("main").prepend(view.element);
-          const begun = performance.now();
-          view.show(text);
-          await frame();
-          await frame();
-          const shown = performance.now() - begun;
-          const colours = performance.now();
-          for (let at = 0; at < 497; at += 1) view.setState(`n${at}`, "running");
-          const coloured = performance.now() - colours;
-          const frames = [];
-          for (let at = 0; at < 20; at += 1) {
-            const before = performance.now();
-            view.viewport.pan(-3, -2);
-            view.viewport.zoom(at % 2 ? 1.05 : 0.95);
-            await frame();
-            await frame();
-            frames.push(performance.now() - before);
-          }
-          view.element.remove();
-          return { shown, coloured, frame: frames.sort((one, other) => one - other)[10] };
-        }"""
-    )
-    # Generous, for machines that are busy: idle ones need 300 ms, 5 ms and 30 ms.
-    assert measured["shown"] < 2000
-    assert measured["coloured"] < 250
-    assert measured["frame"] < 250
+    expect(page.locator("[data-node][data-state=succeeded]")).to_have_count(498)
+    page.locator("[data-node=n250]").press("Enter")
+    expect(page.locator("#stage-title")).to_have_text("Stage 250")
+    page.keyboard.press("Escape")
+    page.locator(".choice", has_text="Go").click()
+    expect(page.locator(".run-title .pill")).to_contain_text("completed")
+    expect(page.locator("[data-node][data-state=succeeded]")).to_have_count(500)
