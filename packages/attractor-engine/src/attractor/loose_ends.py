@@ -1,9 +1,10 @@
 """Ending in a run's event log what a kill left open there, so that each record of a start has that of its end."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from attractor.errors import RunDirectoryError
-from attractor.event_log import EventLog, read_events
+from attractor.event_log import EventLog, Observer, read_events
 from attractor.events import (
     ChildCompleted,
     ChildStarted,
@@ -21,13 +22,18 @@ from attractor.events import (
 from attractor.outcome import StageStatus
 
 
-def tie_up(log: EventLog) -> None:
-    """Record the end of what no process works on any more: inner first, with the time of the last sign of life.
+def open_log(folder: Path, observer: Observer | None, clock: Callable[[], float]) -> EventLog:
+    """A run's event log, to go on with. What no process works on any more has its end there, inner before outer.
 
     Questions stay open, for they are asked still; the run itself goes on. A fan-out's counts are 0: none was judged.
     """
-    if log.has_end:
-        return
+    log = EventLog(folder, observer, clock)
+    if not log.has_end:
+        _tie_up(log)
+    return log
+
+
+def _tie_up(log: EventLog) -> None:
     try:
         open_, last = find_open(read_events(log.path.parent))
     except RunDirectoryError:

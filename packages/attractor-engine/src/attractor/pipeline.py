@@ -30,7 +30,7 @@ from attractor.handlers.child_run import ChildPlan
 from attractor.handlers.defaults import build_registry
 from attractor.handlers.work import Functions
 from attractor.interviewers.base import Interviewer
-from attractor.loose_ends import tie_up
+from attractor.loose_ends import open_log
 from attractor.result import RunResult, to_result
 from attractor.state.artifacts import ARTIFACTS_NAME
 from attractor.state.checkpoint import Checkpoint, hash_graph
@@ -211,7 +211,7 @@ class PipelineRunner:
         begun = time.monotonic()
         graph = prepared.graph
         observer = Observer(self.on_event) if self.on_event else None
-        log = EventLog(path, observer, self._clock)
+        log = open_log(path, observer, self._clock)
         execution = Execution(
             path,
             graph,
@@ -225,7 +225,6 @@ class PipelineRunner:
         )
         try:
             start(execution)
-            tie_up(log)
             self._log = log
             self._begun.set()
             if execution.checkpoint.status is RunStatus.COMPLETED and not from_node:
