@@ -231,6 +231,16 @@ async def test_question_awaits_the_user(tmp_path: Path) -> None:
     assert [event.data["state"] for event in ends] == ["awaiting_input", "idle", "idle"]
 
 
+async def test_the_host_is_listened_to_before_each_request(tmp_path: Path) -> None:
+    session = start(tmp_path, call("note"), call("note"), "Done.")
+    session.listen = iter(["before all", "", " turn left\n"]).__next__
+    session.provider_profile.tool_registry.register(tool("note", lambda arguments, environment: "ok"))
+    async with session:
+        await session.submit("go")
+    said = [[message.text for message in one.messages if message.role is Role.USER] for one in requests(session)]
+    assert said == [["go", "before all"], ["go", "before all"], ["go", "before all", "turn left"]]
+
+
 async def test_steering_comes_after_the_round_in_progress(tmp_path: Path) -> None:
     session = start(tmp_path, call("steer_me"), "Done.", "Again.")
 

@@ -109,6 +109,8 @@ def record_response(session: SessionRecord, response: Response) -> None:
 
 def drain_steering(session: SessionRecord) -> None:
     """Put what the host has said in the meantime into the history."""
+    if session.listen is not None and (heard := session.listen().strip()):
+        session.steering_queue.append(heard)
     while session.steering_queue:
         message = session.steering_queue.popleft()
         session.history.append(SteeringTurn(message, session.clock()))

@@ -1,7 +1,7 @@
 """The session: what a host holds, asks, steers and ends (section 2)."""
 
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -56,10 +56,12 @@ class Session(SessionRecord):
         clock: Clock = utc_now,
         approvers: Sequence[Approver] = (),
         ask_host: HostAnswer | None = None,
+        listen: Callable[[], str] | None = None,
         personalization: "PersonalMemory | None" = None,
     ) -> None:
         """`client` defaults to unified_llm's default client. `history` continues an earlier conversation, whose turns
         count. `approvers` decide on every tool call, those of subagents too, or leave it to `ask_host`.
+        `listen` is called before each request to the model for what else to steer it with; "" is nothing.
         `personalization` tells the model how the person works, and may take the conversation in at the end.
         """
         identity = str(uuid.uuid4())
@@ -76,6 +78,7 @@ class Session(SessionRecord):
             subagents=SubAgents(self._make_child, lambda message: self.emit(EventKind.WARNING, message=message)),
             approvers=approvers,
             ask_host=ask_host,
+            listen=listen,
             personalization=personalization,
             turn_count=sum(isinstance(turn, AssistantTurn) for turn in history),
         )

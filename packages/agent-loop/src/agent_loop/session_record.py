@@ -1,7 +1,7 @@
 """What a session holds (section 2.1). The loop works on this record; `Session` adds what a host calls."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ class SessionRecord:
     clock: Clock = utc_now
     approvers: Sequence[Approver] = ()
     ask_host: HostAnswer | None = None
+    listen: Callable[[], str] | None = None
     personalization: "PersonalMemory | None" = None
     depth: int = 0
     abort_signaled: bool = False

@@ -98,12 +98,13 @@ class AgentBackend:
             config=replace(self._config, reasoning_effort=effort),
             history=self._threads.get(thread, []) if thread else [],
             approvers=[hooks.approve] if hooks else [],
+            listen=SteeringReader(stage_dir).read if stage_dir else None,
         )
         watch = SessionWatch(context, session.provider_profile.model)
         try:
             if hooks:
                 await hooks.start()
-            result = await work(session, prompt, SteeringReader(stage_dir) if stage_dir else None, hooks, watch)
+            result = await work(session, prompt, hooks, watch)
         finally:
             if hooks:
                 await hooks.close()
