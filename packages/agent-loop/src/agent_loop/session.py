@@ -84,11 +84,8 @@ class Session(SessionRecord):
         )
         self._scope: anyio.CancelScope | None = None
         self._finished = anyio.Event()
-        self._releasing = anyio.Lock()
-        self._closing = anyio.Lock()
-        self._initialized = False
-        self._started = False
-        self._ending = False
+        self._releasing, self._closing = anyio.Lock(), anyio.Lock()
+        self._initialized = self._started = self._ending = False
         self.emit(EventKind.SESSION_START, profile=profile.id, model=profile.model)
 
     @property
