@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import anyio
 import pytest
 from attractor import give_value, list_suspensions
-from attractor.errors import AnsweredError, ContextValueError, QuestionError
+from attractor.errors import AnsweredError, CheckpointError, ContextValueError, QuestionError, RunDirectoryError
 from attractor.prebuilt import (
     START,
     Graph,
@@ -223,9 +224,94 @@ async def test_what_an_attempt_does_to_its_value_is_its_own() -> None:
 
 async def test_what_is_asked_must_be_json() -> None:
     compiled = one_node(lambda state, ctx: ctx.interrupt(object())).compile()
-    with pytest.raises(NodeError, match="of type object is not JSON") as caught:
+    with pytest.raises(NodeError, match=r"the interrupt of node 'ask' asks must be JSON: .* of type object") as caught:
         await compiled.invoke({})
     assert isinstance(caught.value.__cause__, ContextValueError)
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {1: 2}], ids=["object", "nan", "key"])
+async def test_what_is_given_must_be_json_and_is_not_taken_else(value: Any) -> None:
+    compiled = one_node(ask_once).compile()
+    with pytest.raises(InterruptError):
+        await compiled.invoke({})
+    with pytest.raises(ContextValueError, match="a value for the interrupt of node 'ask' must be JSON: 'value"):
+        await compiled.resume(value)
+    assert (await compiled.resume("yes"))["answer"] == "yes"
+
+
+async def test_a_run_that_ended_takes_no_value(tmp_path: Path) -> None:
+    compiled = one_node(ask_once).compile(checkpointer=tmp_path)
+    with pytest.raises(InterruptError):
+        await compiled.invoke({}, run_id="r")
+    with pytest.raises(QuestionError, match=r"but s0-\d+ \(node 'ask'\) waits; say which"):
+        await compiled.resume("yes", run_id="r", interrupt="another")
+    assert (await compiled.resume("yes", run_id="r"))["answer"] == "yes"
+    with pytest.raises(QuestionError, match=r"run r: .* nothing waits for one; call resume\(\) without it"):
+        await compiled.resume("no", run_id="r")
+    assert (await compiled.resume(run_id="r"))["answer"] == "yes"
+
+
+async def test_a_graph_that_was_changed_does_not_take_the_value(tmp_path: Path) -> None:
+    compiled = one_node(ask_once).compile(checkpointer=tmp_path)
+    with pytest.raises(InterruptError):
+        await compiled.invoke({}, run_id="r")
+    renamed = Graph(Work).add_node("question", ask_once).add_edge(START, "question").compile(checkpointer=tmp_path)
+    with pytest.raises(CheckpointError, match="the value was not taken"):
+        await renamed.resume("yes", run_id="r")
+    assert (await compiled.resume("later", run_id="r"))["answer"] == "later"
+
+
+async def test_a_changed_function_gets_the_values_in_the_order_of_its_calls(tmp_path: Path) -> None:
+    with pytest.raises(InterruptError):
+        await one_node(ask_once).compile(checkpointer=tmp_path).invoke({}, run_id="r")
+    asks_more = one_node(ask_twice).compile(checkpointer=tmp_path)
+    with pytest.raises(InterruptError) as caught:
+        await asks_more.resume("one", run_id="r")
+    assert caught.value.payload == {"after": "one"}
+    assert (await asks_more.resume("two", run_id="r"))["items"] == ["one", "two"]
+
+
+async def test_of_two_who_resume_at_once_one_does(tmp_path: Path) -> None:
+    compiled = one_node(ask_once).compile(checkpointer=tmp_path)
+    with pytest.raises(InterruptError):
+        await compiled.invoke({}, run_id="r")
+    results: list[Any] = []
+
+    async def resume(value: str) -> None:
+        try:
+            results.append((await compiled.resume(value, run_id="r"))["answer"])
+        except (QuestionError, RunDirectoryError) as error:
+            results.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for value in ("one", "two"):
+            tasks.start_soon(resume, value)
+    assert sum(isinstance(result, str) for result in results) == 1
+    assert compiled.state("r")["answer"] in results
+
+
+async def test_a_run_at_work_takes_no_value(tmp_path: Path) -> None:
+    ready, go = anyio.Event(), anyio.Event()
+
+    async def wait(state: Work) -> None:
+        ready.set()
+        await go.wait()
+
+    graph = one_node(ask_once).add_node(wait).add_edge("ask", "wait")
+    compiled = graph.compile(checkpointer=tmp_path)
+    with pytest.raises(InterruptError):
+        await compiled.invoke({}, run_id="r")
+    async with anyio.create_task_group() as tasks:
+
+        async def resume() -> None:
+            await compiled.resume("yes", run_id="r")
+
+        tasks.start_soon(resume)
+        await ready.wait()
+        with pytest.raises(RunDirectoryError, match="in use by another process; wait for it, then give the value"):
+            await compiled.resume("no", run_id="r")
+        go.set()
+    assert compiled.state("r")["answer"] == "yes"
 
 
 async def test_a_node_may_raise_the_interrupt_itself() -> None:

@@ -1,4 +1,4 @@
-"""Calling what users wrote, which may be a plain function or an async one."""
+"""Calling what users wrote, which may be a plain function or an async one, and telling what it raised."""
 
 from collections.abc import Callable
 from inspect import isawaitable, iscoroutinefunction
@@ -17,3 +17,13 @@ async def call(function: Callable[..., Any], *arguments: Any) -> Any:
     # In a tuple, because trio refuses to let a thread return a coroutine.
     (result,) = await anyio.to_thread.run_sync(lambda: (function(*arguments),), abandon_on_cancel=True)
     return await result if isawaitable(result) else result
+
+
+def describe_error(error: BaseException) -> str:
+    """The kind of error, and what it says, if it says anything and can."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception as worse:
+        return f"{kind}, whose message can't be read, for that raises {type(worse).__name__}"
+    return f"{kind}: {said}" if said else kind

@@ -159,7 +159,7 @@ class Execution:
 
     async def _run_ticking(self, traversal: Traversal, store: CheckpointStore) -> None:
         """Run, and keep the files for readers up to date while a stage takes its time."""
-        failure: Exception | None = None
+        failure: BaseException | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._tick, store)
             try:
@@ -174,8 +174,8 @@ class Execution:
             except anyio.get_cancelled_exc_class():
                 traversal.end(RunStatus.CANCELLED, self.cancel_reason)
                 raise
-            except Exception as error:
-                # Kept from the task group, which would wrap it.
+            except BaseException as error:
+                # Kept from the task group, which would wrap it, a KeyboardInterrupt or SystemExit too.
                 failure = error
             tasks.cancel_scope.cancel()
         if failure is not None:

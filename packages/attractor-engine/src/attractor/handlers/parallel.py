@@ -120,7 +120,7 @@ class _Round:
         self._started: dict[int, float] = {}
         self._ends: dict[int, BranchEnd] = {}
         self._successes = 0
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._is_waiting = False
 
     async def run(self) -> list[BranchEnd]:
@@ -166,8 +166,9 @@ class _Round:
             except Suspend:
                 # The others go on meanwhile, and finish what they can.
                 self._is_waiting = True
-            except Exception as error:
-                # No stage's: those are outcomes by now. The run directory can't be written, and no branch can go on.
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
+                # No stage's: those are outcomes by now. The run directory can't be written, and no branch can go on; or
+                # the process shall end.
                 self._failure = error
                 others.cancel()
         if self._is_satisfied():

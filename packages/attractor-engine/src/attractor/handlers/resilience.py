@@ -5,6 +5,7 @@ from pathlib import Path
 
 import anyio
 
+from attractor.calls import describe_error
 from attractor.errors import AttractorError
 from attractor.graph import Graph, Node, to_int, to_seconds
 from attractor.handlers.work import Toolkit, do_work
@@ -50,7 +51,7 @@ class RetryHandler:
             except Exception as error:
                 if not getattr(error, "retryable", not isinstance(error, AttractorError)):
                     raise
-                why = f"{type(error).__name__}: {error}"
+                why = describe_error(error)
             context.run.tell("progress", f"attempt {number} of {retries + 1} failed: {why}")
             await self._sleep(min(delay, longest))
             delay *= 2

@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, Required, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
+from attractor.calls import describe_error
 from attractor.errors import ContextValueError
 from attractor.prebuilt.errors import ChannelError, GraphError
 from attractor.state.json_values import to_json_value
 
+_SHOWN = 200
+"""Characters of a value in a message."""
 Reducer = Callable[[Any, Any], Any]
 """`(old, new) -> value`: what a channel holds when `new` was reported for it."""
 
@@ -111,9 +114,14 @@ class Schema:
                 changed[name] = channel.reduce(state.get(name), value, is_first=name not in state)
             except Exception as error:
                 raise ChannelError(
-                    f"{source}: the reducer of channel {name!r} can't take {value!r}: {type(error).__name__}: {error}"
+                    f"{source}: the reducer of channel {name!r} can't take {_shorten(value)}: {describe_error(error)}"
                 ) from error
         return changed
+
+
+def _shorten(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
 def _to_channel(name: str, hint: Any) -> Channel:

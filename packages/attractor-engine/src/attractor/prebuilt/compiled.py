@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, cast
 
+from attractor.calls import describe_error
 from attractor.dot import format_graph, render_svg
 from attractor.engine.execution import Ties
-from attractor.errors import CheckpointError, QuestionError, RunDirectoryError
+from attractor.errors import CheckpointError, ContextValueError, QuestionError, RunDirectoryError
 from attractor.events import Event
 from attractor.graph import Graph
 from attractor.handlers.base import Handler
@@ -30,9 +31,11 @@ from attractor.prebuilt.run_record import (
 from attractor.prebuilt.run_store import RunPlaces, RunStore
 from attractor.prebuilt.stream import RunStream, Updates, Watch, settle
 from attractor.result import RunResult
+from attractor.state.checkpoint import hash_graph
 from attractor.state.journal import has_checkpoint
+from attractor.state.json_values import to_json_value
 from attractor.state.run_directory import is_in_use, new_run_id, read_manifest
-from attractor.state.suspensions import give_value
+from attractor.state.suspensions import give_value, load_last_checkpoint
 
 NOTHING: Any = object()
 Observer = Callable[[Event], object]
@@ -177,6 +180,7 @@ class CompiledGraph(Generic[S]):
         run_dir = self._places.find(run_id)
         values = _take_back(run_dir)
         if value is not NOTHING:
+            self._refuse_value(run_dir)
             _give(run_dir, value, interrupt)
         return prepare_launch(
             self.graph,
@@ -188,6 +192,17 @@ class CompiledGraph(Generic[S]):
             on_event=on_event,
             on_update=updates.add if updates else None,
         )
+
+    def _refuse_value(self, run_dir: Path) -> None:
+        """A value is taken once: not for a run that couldn't go on with it."""
+        if is_in_use(run_dir):
+            raise RunDirectoryError(f"{run_dir} is in use by another process; wait for it, then give the value")
+        begun_with = load_last_checkpoint(run_dir).graph_hash
+        if begun_with and begun_with != hash_graph(self.graph):
+            raise CheckpointError(
+                f"{run_dir} belongs to another pipeline: nodes, edges or attributes of the graph were changed since "
+                "the run began; the value was not taken, so put the original back and give it again, or start a new run"
+            )
 
     async def _run(self, launch: Launch) -> S:
         try:
@@ -221,7 +236,7 @@ class CompiledGraph(Generic[S]):
             raise cause
         if stop.at_limit and cause is None:
             raise LimitError(f"run {run_dir.name} stopped at node {node!r}: {result.failure_reason}")
-        reason = result.failure_reason if cause is None else f"{type(cause).__name__}: {cause}"
+        reason = result.failure_reason if cause is None else describe_error(cause)
         raise NodeError(node, reason, run_id=run_dir.name, run_dir=run_dir if self._places.store else None) from cause
 
 
@@ -237,9 +252,18 @@ def _take_back(run_dir: Path) -> dict[str, Any] | None:
 def _give(run_dir: Path, value: Any, interrupt: str) -> None:
     found = find_interrupts(run_dir)
     wanted = [each for each in found if not interrupt or each.id == interrupt]
+    if not found:
+        raise QuestionError(
+            f"run {run_dir.name}: a value is for one interrupt, but nothing waits for one; call resume() without it"
+        )
     if len(wanted) != 1:
-        ids = ", ".join(f"{each.id} (node {each.node!r})" for each in found) or "nothing"
+        ids = ", ".join(f"{each.id} (node {each.node!r})" for each in found)
         raise QuestionError(
             f"run {run_dir.name}: a value is for one interrupt, but {ids} waits; say which: resume(value, interrupt=id)"
         )
-    give_value(wanted[0].run_dir, wanted[0].id, value)
+    try:
+        given = to_json_value(value, "value")
+    except ContextValueError as error:
+        at = f"a value for the interrupt of node {wanted[0].node!r} must be JSON"
+        raise ContextValueError(f"{at}: {str(error).removeprefix('context key ')}") from None
+    give_value(wanted[0].run_dir, wanted[0].id, given)

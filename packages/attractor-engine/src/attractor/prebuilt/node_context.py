@@ -15,7 +15,7 @@ import anyio
 import anyio.from_thread
 
 from attractor.calls import call
-from attractor.errors import PipelineConfigurationError
+from attractor.errors import ContextValueError, PipelineConfigurationError
 from attractor.events import Event
 from attractor.graph import Graph, Node
 from attractor.handlers.child_run import ChildPipelines
@@ -73,7 +73,11 @@ class NodeContext:
         self._asked += 1
         if number < len(self.run.given):
             return deepcopy(self.run.given[number])
-        error = InterruptError(to_json_value(payload, f"interrupt of node {self.node}"))
+        try:
+            error = InterruptError(to_json_value(payload, "payload"))
+        except ContextValueError as wrong:
+            said = str(wrong).removeprefix("context key ")
+            raise ContextValueError(f"what the interrupt of node {self.node!r} asks must be JSON: {said}") from None
         self._open.append(error)
         raise error
 

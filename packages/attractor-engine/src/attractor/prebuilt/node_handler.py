@@ -11,6 +11,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Protocol
 
+from attractor.calls import describe_error
 from attractor.graph import Graph, Node
 from attractor.handlers.base import Handler
 from attractor.handlers.child_run import ChildPipelines
@@ -42,7 +43,7 @@ class Router:
             if isawaitable(key):
                 key = await key
         except Exception as error:
-            raise RouteError(f"the router of node {node!r} raised {type(error).__name__}: {error}") from error
+            raise RouteError(f"the router of node {node!r} raised {describe_error(error)}") from error
         try:
             return self.labels[key]
         except (KeyError, TypeError):

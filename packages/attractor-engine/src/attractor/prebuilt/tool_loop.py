@@ -11,6 +11,7 @@ import anyio
 from unified_llm import Client, generate
 
 from attractor.backends.usage import report_usage
+from attractor.calls import describe_error
 from attractor.prebuilt.assembly import END, START
 from attractor.prebuilt.builder import Graph
 from attractor.prebuilt.call_journal import CallJournal
@@ -144,7 +145,7 @@ class _Loop:
         except Exception as error:
             if self.raise_errors:
                 raise
-            return {"status": ToolLoopStatus.ERROR.value, "error": f"{type(error).__name__}: {error}"}
+            return {"status": ToolLoopStatus.ERROR.value, "error": describe_error(error)}
         calls = message.get("tool_calls") or []
         status = _ENDS.get(ended) or ToolLoopStatus.COMPLETED
         if calls and ended not in _ENDS:

@@ -10,7 +10,7 @@ from typing import Any
 import unified_llm
 from agent_loop import RegisteredTool
 
-from attractor.calls import call
+from attractor.calls import call, describe_error
 from attractor.prebuilt.errors import GraphError, InterruptError
 from attractor.prebuilt.node_context import NodeContext
 
@@ -129,7 +129,7 @@ class Toolbox:
         try:
             result = _result(_to_text(await call(partial(tool.fn, **arguments))))
         except Exception as error:
-            result = _result(f"{type(error).__name__}: {error}", is_error=True)
+            result = _result(describe_error(error), is_error=True)
         if visit.open is not None:
             # Also if the tool caught it: what it asked for is still missing.
             return {"asks": {"payload": visit.open.payload}}
