@@ -127,3 +127,25 @@ async def test_a_flood_beside_the_events_hides_none_of_them(claude: Callable[[st
     """
     answer = await claude(textwrap.dedent(body) + RESULT % "total_cost_usd=0").run(Node("n"), "p", Context())
     assert answer == "Done."
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_one_that_answered_and_does_not_end_is_ended(
+    claude: Callable[[str], CliAgentBackend], tmp_path: Path
+) -> None:
+    backend = claude(RESULT % "total_cost_usd=0.5, usage={'input_tokens': 7}" + "\ntime.sleep(600)")
+    patient = CliAgentBackend("claude", executable=str(tmp_path / "claude"), working_dir=tmp_path, linger=0.2)
+    result = await run(tmp_path, patient)
+    assert (result.status, result.context["last_response"]) == ("success", "Done.")
+    assert result.usage == TokenUsage(input_tokens=7, cost=0.5)
+    with anyio.move_on_after(1.5) as scope:
+        await backend.run(Node("n"), "p", Context())
+    assert scope.cancelled_caught, "a minute is what it has to end by itself"
+
+
+async def test_a_cost_told_before_a_timeout_is_counted(
+    claude: Callable[[str], CliAgentBackend], tmp_path: Path
+) -> None:
+    body = RESULT % "total_cost_usd=0.5, usage={'input_tokens': 7}" + "\ntime.sleep(600)"
+    result = await run(tmp_path, claude(body), a="timeout=1500ms")
+    assert ("timeout" in result.failure_reason, result.usage) == (True, TokenUsage(input_tokens=7, cost=0.5))

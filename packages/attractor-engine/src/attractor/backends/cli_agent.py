@@ -24,12 +24,13 @@ from attractor.graph import Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.context import Context
 from attractor.state.run_directory import STAGE_DIR_VARIABLE
-from attractor.state.stage_files import open_text, write_file
+from attractor.state.stage_files import open_text, read_file, write_file
 from attractor.state.usage import TokenUsage
 
 CLI_FORMATS: Mapping[str, CliFormat] = {"claude": ClaudeFormat(), "codex": CodexFormat(), "gemini": GeminiFormat()}
 """The command lines that can be called, by name."""
 OUTPUT_NAME = "cli_output.txt"
+ERRORS_NAME = "cli_errors.txt"
 _PROMPT_NAME = "cli_prompt.md"
 _REASON_CHARACTERS = 2_000
 # The node's own timeout ends a stage, by cancelling it.
@@ -45,9 +46,10 @@ class CliAgentBackend:
     else `model`, else its own default. Stages of `full` fidelity and the same thread carry one conversation on.
 
     The agent reports by writing status.json, as it is told behind the prompt. If it doesn't, the stage succeeds when
-    the agent ended by itself. All output goes to cli_output.txt in the stage's directory as it comes. When a stage is
-    cancelled, or runs out of time, or out of budget where the program tells what it uses while it works (claude does),
-    the program and all that it started are ended.
+    the agent ended by itself. What it writes goes to cli_output.txt and cli_errors.txt in the stage's directory as it
+    comes. When a stage is cancelled, or runs out of time, or out of budget where the program tells what it uses while it
+    works (claude does), the program and all that it started are ended; so is one that hasn't ended `linger` seconds
+    after its answer.
 
     Raises PipelineConfigurationError where the program is not installed or serves another provider; errors of
     unified_llm for what it reports (AuthenticationError where nobody is logged in, RateLimitError and so on), and
@@ -63,6 +65,7 @@ class CliAgentBackend:
         working_dir: str | Path | None = None,
         options: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
+        linger: float = 60.0,
     ) -> None:
         if name not in CLI_FORMATS:
             raise PipelineConfigurationError(
@@ -74,6 +77,7 @@ class CliAgentBackend:
         self._working_dir = Path(working_dir or ".").absolute()
         self._options = tuple(options)
         self._environ = os.environ if environ is None else environ
+        self._linger = linger
         self._sessions: dict[tuple[str, str], str] = {}
         self._counted: dict[str, Usage] = {}
 
@@ -118,23 +122,27 @@ class CliAgentBackend:
             self._working_dir, policy=EnvironmentPolicy.ALL, variables={**self._environ, **variables}
         )
         await environment.initialize()
-        answer, result = CliAnswer(), None
-        with open_text(folder / OUTPUT_NAME) as file:
-            scope = anyio.CancelScope()
-            output = CliOutput(file, self._format, call.model, context, scope.cancel)
+        result: ExecResult | None = None
+        files = {name: shlex.quote(str(folder / name)) for name in (_PROMPT_NAME, ERRORS_NAME)}
+        with open_text(folder / OUTPUT_NAME) as file, open_text(folder / ERRORS_NAME):
+            output = CliOutput(file, self._format, call.model, context, self._linger)
             try:
-                with scope:
+                with output.scope:
                     result = await environment.exec_command(
-                        f"exec {command} < {shlex.quote(str(folder / _PROMPT_NAME))}",
+                        f"exec {command} < {files[_PROMPT_NAME]} 2> {files[ERRORS_NAME]}",
                         _NO_TIMEOUT_MS,
                         on_output=output.take,
                     )
-                    answer = self._format.read_events(parse_events(result.stdout))
             finally:
+                text = _read_back(folder / OUTPUT_NAME) if result is None else result.stdout
+                answer = self._format.read_events(parse_events(text))
                 self._report_usage(answer, output, call, context)
                 with anyio.CancelScope(shield=True):
                     await environment.cleanup()
-        return output.refused if result is None else (answer, result)
+        # One that had answered, and didn't end by itself, was ended.
+        exit_code = 0 if result is None else result.exit_code
+        errors = _read_back(folder / ERRORS_NAME, _REASON_CHARACTERS)
+        return output.refused or (answer, ExecResult(stdout=text, stderr=errors, exit_code=exit_code))
 
     def _refuse_other_provider(self, node: Node, context: Context) -> None:
         wanted = node.llm_provider or context.get_string("graph.llm_provider")
@@ -194,6 +202,15 @@ def _open_folder(stage_dir: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="attractor-") as folder:
         yield Path(folder)
+
+
+def _read_back(path: Path, most: int | None = None) -> str:
+    """What a program wrote, or the end of it; nothing where the program has done away with the file."""
+    try:
+        start = 0 if most is None else max(path.lstat().st_size - most, 0)
+        return read_file(path, start).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _explain_report(node: Node, graph: Graph | None, stage_dir: Path) -> str:

@@ -1,8 +1,9 @@
 """What a coding agent's command line writes while it works: kept in a file, and watched for what it uses of a model."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TextIO
 
+import anyio
 from unified_llm import cost_of
 
 from attractor.backends.cli_agent_answer import CliFormat, CliUse, parse_events
@@ -15,18 +16,18 @@ _LONGEST_LINE = 16 * 1024 * 1024
 class CliOutput:
     """Takes the output of one call in pieces.
 
-    `refused` is why the run may ask no more of models; `stop` is called when it gets to be so. `used` is what was used
-    by then, as far as the program tells while it works.
+    `scope` is for waiting for the program: it is cancelled when the run may ask no more of models, of which `refused`
+    tells the reason, and `linger` seconds after the closing event. `used` is what was used so far, as far as the
+    program tells while it works.
     """
 
-    def __init__(
-        self, file: TextIO, format: CliFormat, model: str, context: Context, stop: Callable[[], object]
-    ) -> None:
+    def __init__(self, file: TextIO, format: CliFormat, model: str, context: Context, linger: float) -> None:
         self._file = file
         self._format = format
         self._model = model
         self._context = context
-        self._stop = stop
+        self._linger = linger
+        self.scope = anyio.CancelScope()
         self._line: list[str] = []
         self._length = 0
         self._uses: dict[str, CliUse] = {}
@@ -63,17 +64,16 @@ class CliOutput:
             self._line.append(part)
 
     def _look_at(self, line: str) -> None:
-        news = [use for event in parse_events(line) if (use := self._format.read_use(event)) is not None]
+        events = parse_events(line)
+        if any(self._format.read_events([event]).complete for event in events):
+            self.scope.deadline = anyio.current_time() + self._linger
+        news = [use for event in events if (use := self._format.read_use(event)) is not None]
         self._uses.update((use.call, use) for use in news)
-        used = self.used if news and not self.refused else None
+        used = self.used if news else None
         if used is None:
             return
         # A price that isn't known yet may be in the closing event.
-        known = (
-            used
-            if used.cost is not None
-            else TokenUsage(input_tokens=used.input_tokens, output_tokens=used.output_tokens)
-        )
-        self.refused = self._context.run.refuse_more(known)
+        known = used if used.cost is not None else replace(used, cost=0.0)
+        self.refused = self.refused or self._context.run.refuse_more(known)
         if self.refused:
-            self._stop()
+            self.scope.cancel()
