@@ -47,8 +47,8 @@ class CliAgentBackend:
 
     The agent reports by writing status.json, as it is told behind the prompt. If it doesn't, the stage succeeds when
     the agent ended by itself. What it writes goes to cli_output.txt and cli_errors.txt in the stage's directory as it
-    comes. When a stage is cancelled, or runs out of time, or out of budget where the program tells what it uses while it
-    works (claude does), the program and all that it started are ended; so is one that hasn't ended `linger` seconds
+    comes. When a stage is cancelled, or runs out of time, or out of budget where the program tells what it uses while
+    it works (claude does), the program and all that it started are ended; so is one that hasn't ended `linger` seconds
     after its answer.
 
     Raises PipelineConfigurationError where the program is not installed or serves another provider; errors of
