@@ -39,6 +39,9 @@ _BY_CODE: dict[str, type[SDKError]] = {
     "billingerror": QuotaExceededError,
     "insufficientbalance": QuotaExceededError,
     "insufficientcredits": QuotaExceededError,
+    "exceededcurrentquotaerror": QuotaExceededError,
+    "budgetexceeded": QuotaExceededError,
+    "arrearage": QuotaExceededError,
     "quotaexceeded": QuotaExceededError,
     "contextlengthexceeded": ContextLengthError,
     "contextwindowexceeded": ContextLengthError,
@@ -70,6 +73,7 @@ _BY_CODE: dict[str, type[SDKError]] = {
     "contentpolicyviolation": ContentFilterError,
     "responsibleaipolicyviolation": ContentFilterError,
     "moderationblocked": ContentFilterError,
+    "datainspectionfailed": ContentFilterError,
     "deadlineexceeded": RequestTimeoutError,
 }
 
@@ -99,15 +103,21 @@ _BY_STATUS: dict[int, type[SDKError]] = {
     429: RateLimitError,
 }
 
+_SPENT = re.compile(
+    r"credit balance is too low|insufficient (account )?(balance|funds|credits?)"
+    r"|(used all|out of|have any) (\w+ )?credits|spending limit|api usage limits|budget has been exceeded"
+)
+_FLAGGED = re.compile(r"\bflagged\b")
+
 _BY_MESSAGE: tuple[tuple[re.Pattern[str], type[SDKError]], ...] = (
     (
         re.compile(
-            r"context (length|limit|window|size)|too many tokens|prompt is too long|input is too long"
-            r"|exceeds the maximum number of tokens|maximum context"
+            r"context ?(length|limit|window|size)|too many tokens|prompt is too long|input is too long"
+            r"|exceeds the maximum number of tokens|maximum context|maximum model length"
         ),
         ContextLengthError,
     ),
-    (re.compile(r"credit balance is too low"), QuotaExceededError),
+    (_SPENT, QuotaExceededError),
     (re.compile(r"content[ _]filter|content management policy|\bsafety\b"), ContentFilterError),
     (
         re.compile(r"unauthorized|(invalid|incorrect) (x-)?(api[ -]?)?key|api key not valid|invalid subscription key"),
@@ -115,6 +125,12 @@ _BY_MESSAGE: tuple[tuple[re.Pattern[str], type[SDKError]], ...] = (
     ),
     (re.compile(r"not found|does not exist"), NotFoundError),
 )
+
+# Statuses whose own class the wording of a message may change to these only.
+_BY_STATUS_AND_MESSAGE: dict[int, tuple[tuple[re.Pattern[str], type[SDKError]], ...]] = {
+    403: ((_SPENT, QuotaExceededError), (_FLAGGED, ContentFilterError)),
+    429: ((_SPENT, QuotaExceededError),),
+}
 
 # Statuses that decide the class by themselves; elsewhere the wording of the message may refine it.
 _PLAIN_STATUSES = frozenset(_BY_STATUS) - {400, 422}
@@ -230,11 +246,14 @@ def _classify(report: _Report, status: int | None) -> type[SDKError]:
         if code in _BY_CODE:
             return _BY_CODE[code]
     effective = status if status is not None else report.status
-    if effective in _PLAIN_STATUSES:
-        return _BY_STATUS[effective]
     if effective is not None and effective >= 500:
         return ServerError
     message = report.message.lower()
+    for pattern, kind in _BY_STATUS_AND_MESSAGE.get(effective or 0, ()):
+        if pattern.search(message):
+            return kind
+    if effective in _PLAIN_STATUSES:
+        return _BY_STATUS[effective]
     for pattern, kind in _BY_MESSAGE:
         if pattern.search(message):
             return kind

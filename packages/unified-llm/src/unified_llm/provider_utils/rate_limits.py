@@ -1,18 +1,28 @@
 """Rate-limit headers -> RateLimitInfo (section 3.12). Pure.
 
 OpenAI and its kin send `x-ratelimit-*` with resets as durations ("12ms", "1m30s"), Anthropic `anthropic-ratelimit-*`
-with resets as RFC 3339 times.
+with resets as RFC 3339 times. Others name the span (`x-ratelimit-remaining-tokens-minute`) or send `ratelimit-*`.
 """
 
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from unified_llm.spec.response import RateLimitInfo
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|s|m|h|d)")
 _SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST = 366 * 86400.0
+# How the headers may be called. The shortest span is what a caller meets first.
+_SPANS = ("", "-second", "-minute", "-hour", "-day")
+_TOKENS = tuple(f"x-ratelimit-{{}}-tokens{span}" for span in _SPANS)
+_REQUESTS = (
+    *(f"x-ratelimit-{{}}-requests{span}" for span in _SPANS),
+    "anthropic-ratelimit-requests-{}",
+    "x-ratelimit-{}",
+    "ratelimit-{}",
+)
 
 
 def parse_rate_limit(headers: Mapping[str, str], *, now: datetime | None = None) -> RateLimitInfo | None:
@@ -24,22 +34,24 @@ def parse_rate_limit(headers: Mapping[str, str], *, now: datetime | None = None)
     if not any("ratelimit" in name for name in headers):
         return None
     tokens = "tokens" if "anthropic-ratelimit-tokens-limit" in headers else "input-tokens"
+    token_names = (*_TOKENS, f"anthropic-ratelimit-{tokens}-{{}}")
     info = RateLimitInfo(
-        requests_remaining=_count(
-            headers, "x-ratelimit-remaining-requests", "anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining"
-        ),
-        requests_limit=_count(
-            headers, "x-ratelimit-limit-requests", "anthropic-ratelimit-requests-limit", "x-ratelimit-limit"
-        ),
-        tokens_remaining=_count(headers, "x-ratelimit-remaining-tokens", f"anthropic-ratelimit-{tokens}-remaining"),
-        tokens_limit=_count(headers, "x-ratelimit-limit-tokens", f"anthropic-ratelimit-{tokens}-limit"),
-        reset_at=_reset(headers, tokens, now or datetime.now(UTC)),
+        requests_remaining=_count(headers, _REQUESTS, "remaining"),
+        requests_limit=_count(headers, _REQUESTS, "limit"),
+        tokens_remaining=_count(headers, token_names, "remaining"),
+        tokens_limit=_count(headers, token_names, "limit"),
+        reset_at=_reset(headers, (*_REQUESTS, *token_names), now or datetime.now(UTC)),
     )
     return None if info == RateLimitInfo() else info
 
 
-def _count(headers: Mapping[str, str], *names: str) -> int | None:
-    for name in names:
+@cache
+def _spelled(names: tuple[str, ...], what: str) -> tuple[str, ...]:
+    return tuple(name.format(what) for name in names)
+
+
+def _count(headers: Mapping[str, str], names: tuple[str, ...], what: str) -> int | None:
+    for name in _spelled(names, what):
         value = headers.get(name, "").strip()
         # A negative number is how some servers say that they don't know.
         if value.isascii() and value.isdigit():
@@ -47,15 +59,9 @@ def _count(headers: Mapping[str, str], *names: str) -> int | None:
     return None
 
 
-def _reset(headers: Mapping[str, str], tokens: str, now: datetime) -> datetime | None:
-    names = (
-        "x-ratelimit-reset-requests",
-        "x-ratelimit-reset-tokens",
-        "x-ratelimit-reset",
-        "anthropic-ratelimit-requests-reset",
-        f"anthropic-ratelimit-{tokens}-reset",
-    )
-    times = [time for name in names if (time := _time(headers.get(name, "").strip(), now)) is not None]
+def _reset(headers: Mapping[str, str], names: tuple[str, ...], now: datetime) -> datetime | None:
+    values = (headers.get(name, "").strip() for name in _spelled(names, "reset"))
+    times = [time for value in values if (time := _time(value, now)) is not None]
     return max(times, default=None)
 
 

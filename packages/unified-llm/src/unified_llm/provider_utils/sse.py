@@ -22,6 +22,8 @@ class ServerSentEvent(NamedTuple):
 class SSEDecoder:
     """Feed it bytes as they come; it returns the events that are complete.
 
+    A failure that a server writes bare into its stream, as JSON without `data:` or after `error:`, is an event `error`.
+
     `max_event_bytes` bounds both a line and an event's data; more raises StreamError, so that a server that never
     ends a line can't fill the memory.
     """
@@ -33,6 +35,7 @@ class SSEDecoder:
         self._at_start = True
         self._event = b""
         self._data: list[bytes] = []
+        self._stray: list[bytes] = []  # lines of JSON without a field's name
         self._data_bytes = 0
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
@@ -79,6 +82,8 @@ class SSEDecoder:
                     events.append(ServerSentEvent(name, text.decode("utf-8", "replace")))
                     data.clear()
                     self._data_bytes = 0
+                if self._stray:
+                    events += self._end_stray()
                 self._event = b""
             elif line[:5] == b"data:":
                 value = line[6:] if line[5:6] == b" " else line[5:]
@@ -90,7 +95,21 @@ class SSEDecoder:
                 self._event = line[7:] if line[6:7] == b" " else line[6:]
             elif line == b"data":
                 data.append(b"")
+            elif line[:6] == b"error:":
+                self._event = b"error"
+                data.append(line[6:].strip())
+            elif line[:1] == b"{" or self._stray:
+                self._stray.append(line)
+                self._data_bytes += len(line)
+                if self._data_bytes > self._limit:
+                    self._refuse(self._stray[0])
         return events
+
+    def _end_stray(self) -> list[ServerSentEvent]:
+        text = b"\n".join(self._stray)
+        self._stray.clear()
+        self._data_bytes = 0
+        return [ServerSentEvent("error", text.decode("utf-8", "replace"))] if b'"error"' in text else []
 
     def _refuse(self, head: bytes | bytearray) -> NoReturn:
         raise StreamError(

@@ -63,7 +63,7 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call, `started` once its name is known."""
+    """A tool call, `started` once its name is whole: when arguments come, or anything else."""
 
     id: str
     name: str = ""
@@ -71,6 +71,13 @@ class _Call:
     pieces: list[str] = field(default_factory=list)
     own: _Json = field(default_factory=dict)
     started: ToolCall | None = None
+
+    def add_name(self, name: str) -> None:
+        """A name may be repeated, come in pieces, or grow with each fragment."""
+        if name.startswith(self.name):
+            self.name = name
+        elif not self.pieces:
+            self.name += name
 
     @property
     def may_be_whole(self) -> bool:
@@ -114,7 +121,7 @@ class _Calls:
         if index is not None:
             call = self._at.get(index)
             # Some servers number every call 0. A new id alone is no sign, as others send one with each fragment.
-            if call is not None and id and name and call.name and id != call.id and not _continues(call, name):
+            if call is not None and name and call.name and _differs(call, id, name) and not _continues(call, name):
                 call = None
         elif id:
             call = next((call for call in self.all if call.id == id), None)
@@ -126,6 +133,11 @@ class _Calls:
         if index is not None:
             self._at[index] = call
         return call
+
+
+def _differs(call: _Call, id: str, name: str) -> bool:
+    """Whether a fragment of the call's index may be about another: by its id, or where there is none by its name."""
+    return id != call.id if id else bool(call.pieces) and name != call.name
 
 
 def _continues(call: _Call, name: str) -> bool:
@@ -189,7 +201,7 @@ class MessageDecoder:
             last.own[FOREIGN_FIELDS] = self._foreign
         self._close(events)
         for call in self._calls.all:
-            if call.started is None and call.pieces:
+            if call.started is None and (call.pieces or call.name):
                 self._start(call, events)
         content = [item.part(self._provider) for item in self._items]
         for part in content:
@@ -243,6 +255,7 @@ class MessageDecoder:
         if self._open is not None and self._open.kind is kind:
             return self._open
         self._close(events)
+        self._start_named(events)
         segment = _Segment(id=f"{kind.value}_{len(self._items)}", kind=kind)
         self._open = segment
         self._items.append(segment)
@@ -274,16 +287,24 @@ class MessageDecoder:
         function = fragment.get(kind) or {}
         call = self._calls.of(fragment, function.get("name"))
         call.type = kind
-        call.name = call.name or function.get("name") or ""
+        if call.started is None and (name := function.get("name")):
+            call.add_name(name)
+        self._start_named(events, but=call)
         if extra := fragment.get("extra_content"):
             call.own[CALL_EXTRAS] = {"extra_content": extra}
-        if call.started is None and call.name:
-            self._start(call, events)
         if arguments := function.get("input" if kind == "custom" else "arguments"):
+            if call.started is None and call.name:
+                self._start(call, events)
             text = _clean(_as_text(arguments))
             call.pieces.append(text)
             if call.started is not None:
                 events.append(StreamEvent(type=StreamEventType.TOOL_CALL_DELTA, delta=text, tool_call=call.started))
+
+    def _start_named(self, events: list[StreamEvent], but: _Call | None = None) -> None:
+        """Something else begins, so that no more of a name will come."""
+        for call in self._calls.all:
+            if call.started is None and call.name and call is not but:
+                self._start(call, events)
 
     def _start(self, call: _Call, events: list[StreamEvent]) -> None:
         if self._open is not None and self._open.kind is ContentKind.THINKING:

@@ -21,22 +21,17 @@ _Json = dict[str, Any]
 
 # The names of section 3.8, and words that other servers use for the same. Anything else is "other".
 _FINISH_REASONS: dict[str, FinishReasonName] = {
-    "": "stop",
-    "stop": "stop",
-    "eos": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    "refusal": "content_filter",
-    "safety": "content_filter",
-    "recitation": "content_filter",
-    "error": "error",
+    **dict.fromkeys(("", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete", "completed"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length", "context_length"), "length"),
+    **dict.fromkeys(("tool_calls", "tool_use", "function_call"), "tool_calls"),
+    **dict.fromkeys(
+        (
+            *("content_filter", "content_filtered", "refusal", "safety", "recitation", "sensitive"),
+            *("blocklist", "prohibited_content", "spii", "guardrail_intervened"),
+        ),
+        "content_filter",
+    ),
+    **dict.fromkeys(("error", "network_error", "malformed_function_call", "insufficient_system_resource"), "error"),
 }
 
 
