@@ -55,6 +55,20 @@ def test_a_key_is_the_hash_of_canonical_json() -> None:
     assert effect_key("charge", 7) == sha256(b'["charge",7]').hexdigest()
 
 
+def test_a_key_never_changes() -> None:
+    """Stores hold keys of years ago."""
+    lines = [True, "\ud800"]
+    known = {
+        "853baa09621e11ed48c9b8ff46c5ab60acbf54d94bdde305758ae8c234142578": ("charge", 7),
+        "c5b2d8128672942942a83f1be2ab01eb44321cd27c6cd792f651c031aa3ad414": ({"b": [1, 2.5, None], "a": "grün"},),
+        "285cbbc10fdd7826e0c040337b42d74da5758c603003dd4cc2fb783b21bf5f22": (
+            "charge",
+            {"order": 7, "lines": [True, "\ud800"]},
+        ),
+    }
+    assert {effect_key(*parts): parts for parts in known.values()} == known
+
+
 @given(st.dictionaries(st.text(), values))
 def test_the_order_of_keys_is_not_in_the_key(value: dict[str, Any]) -> None:
     assert effect_key(value) == effect_key(dict(reversed(value.items())))
@@ -79,42 +93,59 @@ def test_what_is_not_json_has_no_key(value: Any) -> None:
 # --- Stores.
 
 
+class PostgresServer:
+    """A server of our own, on a socket in a folder of its own."""
+
+    def __init__(self, programs: Path, folder: Path, who: dict[str, Any]) -> None:
+        self.where = f"host={folder} user=tester dbname=postgres"
+        self._programs, self._folder = programs, folder
+        self._options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": folder, **who}
+        initdb = [programs / "initdb", "-D", folder / "data", "-U", "tester", "-A", "trust", "--no-sync"]
+        subprocess.run([*initdb, "--locale=C", "-E", "UTF8"], check=True, **self._options)
+
+    def start(self) -> None:
+        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self._folder}", "-c", "fsync=off"]
+        command = [self._programs / "postgres", "-D", self._folder / "data", *options]
+        self._process = subprocess.Popen(command, **self._options)
+        assert self._process.stderr is not None
+        if not any(b"ready to accept connections" in line for line in self._process.stderr):
+            pytest.fail(f"PostgreSQL did not start: exit code {self._process.wait()}")
+
+    def stop(self) -> None:
+        """Connections are broken off."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.communicate(timeout=30)
+
+
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The connection string of a PostgreSQL server of our own, on a socket in a folder of its own."""
+def postgres_server() -> Iterator[PostgresServer]:
     found = sorted(glob("/usr/lib/postgresql/*/bin/initdb")) or list(filter(None, [shutil.which("initdb")]))
     if not found:
         pytest.skip("no PostgreSQL on this machine: initdb is not installed")
-    programs = Path(found[-1]).resolve().parent
     # Sockets have short paths; the server refuses to run as root.
     folder = Path(mkdtemp(prefix="pg-", dir="/tmp"))
     as_root = os.getuid() == 0
-    if as_root:
-        try:
-            shutil.chown(folder, "postgres", "postgres")
-        except LookupError:
-            pytest.skip("no PostgreSQL for root: the user postgres does not exist")
-    who: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if as_root else {}
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": folder, **who}
-    data = folder / "data"
     try:
-        made = [programs / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]
-        subprocess.run(made, check=True, **quiet)
-        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
-        server = subprocess.Popen([programs / "postgres", "-D", data, *options], **quiet)
+        if as_root:
+            try:
+                shutil.chown(folder, "postgres", "postgres")
+            except LookupError:
+                pytest.skip("no PostgreSQL for root: the user postgres does not exist")
+        who: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if as_root else {}
+        server = PostgresServer(Path(found[-1]).resolve().parent, folder, who)
+        server.start()
         try:
-            assert server.stderr is not None
-            for line in server.stderr:
-                if b"ready to accept connections" in line:
-                    break
-            else:
-                pytest.fail(f"PostgreSQL did not start: exit code {server.wait()}")
-            yield f"host={folder} user=tester dbname=postgres"
+            yield server
         finally:
-            server.send_signal(signal.SIGINT)
-            server.communicate(timeout=30)
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_server: PostgresServer) -> str:
+    """The connection string of the server."""
+    return postgres_server.where
 
 
 @dataclass(frozen=True)
@@ -302,6 +333,22 @@ class TestOperation:
             await op.run("k", charge)
             assert len(charge.amounts) == times, passed
 
+    async def test_a_time_to_live_does_not_run_while_it_happens(self, store: EffectStore) -> None:
+        clock, calls = Clock(), []
+        op = IdempotentOp(store, "charge", ttl=60, clock=clock)
+
+        def happen() -> None:
+            calls.append(clock.now)
+            clock.now += 50
+
+        await op.run("k", happen)
+        clock.now += 59
+        await op.run("k", happen)
+        assert len(calls) == 1
+        clock.now += 1
+        await op.run("k", happen)
+        assert len(calls) == 2
+
     async def test_a_claim_without_commit_never_expires(self, store: EffectStore) -> None:
         clock = Clock()
         op = IdempotentOp(store, "charge", ttl=1, clock=clock)
@@ -341,6 +388,30 @@ class TestOperation:
         with pytest.raises(IncompleteEffectError):
             await op.run("k", Charge())
 
+    async def test_what_happened_is_recorded_though_it_is_cancelled_then(self, store: EffectStore) -> None:
+        op, charge = IdempotentOp(store, "charge"), Charge()
+        with anyio.CancelScope() as scope:
+
+            async def happen() -> dict[str, Any]:
+                scope.cancel()
+                return await charge()
+
+            await op.run("k", happen)
+        assert await op.run("k", charge) == {"receipt": [7, 1]}
+        assert len(charge.amounts) == 1
+
+    async def test_what_did_not_happen_is_free_though_it_is_cancelled_then(self, store: EffectStore) -> None:
+        op, charge = IdempotentOp(store, "charge"), Charge()
+        with anyio.CancelScope() as scope:
+
+            async def refuse() -> None:
+                scope.cancel()
+                raise ConnectionRefusedError
+
+            with pytest.raises(ConnectionRefusedError):
+                await op.run("k", refuse, harmless=(ConnectionRefusedError,))
+        assert await op.run("k", charge) == {"receipt": [7, 1]}
+
     async def test_callers_in_one_process_take_turns(self, store: EffectStore) -> None:
         op, charge, results = IdempotentOp(store, "charge"), Charge(), []
 
@@ -372,6 +443,23 @@ class TestOperation:
             await op.run("k", object)
         with pytest.raises(IncompleteEffectError):
             await op.run("k", Charge())
+
+
+async def test_of_two_who_rerun_at_once_the_later_does_nothing() -> None:
+    """Both saw the same claim; the other one took it over in between."""
+
+    class Slow(MemoryEffectStore):
+        async def claim(self, claim: EffectRecord) -> EffectRecord | None:
+            standing = await super().claim(claim)
+            if standing is not None:
+                assert await super().take_over(replace(claim, owner="the other"), standing.owner)
+            return standing
+
+    store, charge = Slow(), Charge()
+    await store.claim(claim(effect_key("charge", "k"), "dead"))
+    with pytest.raises(IncompleteEffectError):
+        await IdempotentOp(store, "charge").run("k", charge, on_incomplete="rerun")
+    assert charge.amounts == []
 
 
 async def test_wrong_arguments_are_refused() -> None:
@@ -451,7 +539,7 @@ def test_a_process_killed_between_claim_and_commit(
 
 def test_of_processes_that_claim_at_once_one_runs(place: Place, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    processes = [begin(place, mark, "race") for _ in range(3)]
+    processes = [begin(place, mark, "race") for _ in range(8)]
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -474,6 +562,42 @@ async def test_a_connection_that_was_lost_is_opened_again(postgres: str) -> None
         with psycopg.connect(postgres, autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [where[-15:]])
         assert await store.find("k") == claim()
+    finally:
+        await store.close()
+
+
+async def test_a_server_that_is_restarted_while_an_effect_happens(postgres_server: PostgresServer) -> None:
+    pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
+    store = PostgresEffectStore(fresh_database(postgres_server.where, "restarted"))
+    op, charge = IdempotentOp(store, "charge"), Charge()
+
+    async def happen() -> dict[str, Any]:
+        postgres_server.stop()
+        postgres_server.start()
+        return await charge()
+
+    try:
+        assert await op.run("k", happen) == {"receipt": [7, 1]}
+        assert await op.run("k", happen) == {"receipt": [7, 1]}
+        assert len(charge.amounts) == 1
+    finally:
+        await store.close()
+
+
+async def test_a_server_that_is_gone_leaves_the_effect_undone(postgres_server: PostgresServer) -> None:
+    psycopg = pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
+    store = PostgresEffectStore(fresh_database(postgres_server.where, "gone"))
+    op, charge = IdempotentOp(store, "charge"), Charge()
+    try:
+        await store.find("k")
+        postgres_server.stop()
+        try:
+            with pytest.raises(psycopg.OperationalError):
+                await op.run("k", charge)
+        finally:
+            postgres_server.start()
+        assert charge.amounts == []
+        assert await op.run("k", charge) == {"receipt": [7, 1]}
     finally:
         await store.close()
 
