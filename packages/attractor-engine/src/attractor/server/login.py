@@ -21,7 +21,11 @@ _FORM = "application/x-www-form-urlencoded"
 _STYLE = """
 :root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
 body { max-width: 24rem; margin: 15vh auto 0; padding: 0 1rem; }
+body { background: light-dark(#f5f6f8, #12161d); color: light-dark(#1a202c, #e8eaee); }
 input, button { font: inherit; width: 100%; box-sizing: border-box; padding: .5rem; margin: .25rem 0 1rem; }
+input { border: 1px solid #7d8796; border-radius: 8px; }
+button { border: 0; border-radius: 8px; background: #2e54c4; color: #fff; }
+[role=alert] { color: light-dark(#b3261e, #ff9b92); }
 """
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -35,6 +39,8 @@ _PAGE = """<!doctype html>
 <main>
 <h1>Attractor</h1>
 <form method="post" action="login">
+<p>This server asks for its token: the one that was given to <code>attractor serve</code> with <code>--token</code>,
+or in <code>ATTRACTOR_TOKEN</code>.</p>
 <label for="token">Token of this server</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus{invalid}>
 <p role="alert">{message}</p>

@@ -11,8 +11,8 @@ const DIRECTIONS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], 
 
 /** Shows a picture of a pipeline. `onSelect` gets the id of a node that somebody chose. */
 export class GraphView {
-  constructor({ onSelect = () => {}, label = "Graph of the pipeline" } = {}) {
-    this.onSelect = onSelect;
+  constructor({ onSelect = () => {}, label = "Graph of the pipeline", least } = {}) {
+    Object.assign(this, { onSelect, least });
     this.nodes = new Map();
     this.pane = element("div", { class: "graph-pane", role: "group", "aria-label": label });
     this.tools = element("div", { class: "graph-tools" },
@@ -39,7 +39,7 @@ export class GraphView {
     for (const group of picture.querySelectorAll("[data-node]")) this.addNode(group);
     for (const title of picture.querySelectorAll("g:not([data-node]) > title")) title.remove();
     fill(this.pane, picture);
-    this.viewport = new Viewport(this.pane, picture, width * POINT, height * POINT);
+    this.viewport = new Viewport(this.pane, picture, width * POINT, height * POINT, this.least);
     this.viewport.fit();
     this.nodes.values().next().value?.group.setAttribute("tabindex", "0");
     for (const [name, state] of states) this.setState(name, state);

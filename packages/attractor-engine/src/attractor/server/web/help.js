@@ -17,7 +17,9 @@ const KEYS = [
 /** Fill the dialog; the button and the key `?` open it. */
 export function setUpHelp(dialog, button) {
   fill(dialog,
-    element("h2", { id: "help-title" }, "What am I looking at?"),
+    // The button comes first, as it gets the focus, and what has that is scrolled to.
+    element("div", { class: "panel-head" }, element("h2", { id: "help-title" }, "What am I looking at?"),
+      element("form", { method: "dialog" }, element("button", { class: "plain" }, "Close"))),
     element("p", {}, "A pipeline is a graph. Each node is a stage, and the run goes along the arrows from Start to End. " +
       "What a node looks like says who takes care of it:"),
     element("dl", { class: "facts" }, Object.values(STAGE_TYPES).flatMap(({ name, means }) =>
@@ -25,7 +27,6 @@ export function setUpHelp(dialog, button) {
     element("h3", {}, "States"), makeLegend(),
     element("h3", {}, "Keys"),
     element("dl", { class: "facts" }, KEYS.flatMap(([key, what]) =>
-      [element("dt", {}, element("kbd", {}, key)), element("dd", {}, what)])),
-    element("form", { method: "dialog" }, element("button", { class: "primary" }, "Close")));
+      [element("dt", {}, element("kbd", {}, key)), element("dd", {}, what)])));
   button.addEventListener("click", () => dialog.showModal());
 }

@@ -10,7 +10,7 @@ export class MemoryView {
     Object.assign(this, { app, title: "Memory" });
     this.content = element("div", {});
     this.element = element("div", {}, element("div", { class: "page-head" }, element("h1", {}, "Memory"),
-      element("p", { class: "hint" }, "What agents are told of how you work: topics, and how much each matters lately.")),
+      element("p", { class: "hint" }, "What agents are told of how you work: modes such as planning, and how much each has weighed lately.")),
     this.content);
   }
 
@@ -67,7 +67,7 @@ function describe(basin, labels) {
       element("span", { class: "trend" }, element("span", { "aria-hidden": "true" }, trend.mark), ` ${trend.name}`),
       element("span", { class: "weight" }, `${Math.round(basin.weight * 100)} %`)),
     element("div", { class: "basin-bar", role: "img", "aria-label": `Weight ${Math.round(basin.weight * 100)} percent` }, bar),
-    spark(basin.trajectory),
+    basin.trajectory.length > 1 ? spark(basin.trajectory) : null,
     basin.description ? element("p", {}, basin.description) : null,
     basin.keywords.length ? element("p", { class: "hint" }, basin.keywords.join(", ")) : null,
     connected.length ? element("p", { class: "hint" }, `Goes with ${connected.join(", ")}`) : null);

@@ -200,7 +200,7 @@ export class RunView {
   showHead() {
     const { run } = this;
     const words = RUN_STATES[run.status];
-    this.clock = element("span", {}, formatSeconds(this.record.elapsed || run.elapsed));
+    this.clock = element("span", {}, formatSeconds(this.record.now() || run.elapsed));
     const usage = formatUsage(run.usage);
     const kind = run.dry_run ? "Dry run: no model and no command" : run.simulate ? "Simulated: no model is asked" : "";
     const facts = [`Started ${formatMoment(run.started_at)}`, this.clock, usage, kind].filter(Boolean);

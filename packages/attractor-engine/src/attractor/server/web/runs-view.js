@@ -85,14 +85,15 @@ export class RunsView {
     const stage = ["running", "waiting"].includes(run.status) ? run.next_node || run.current_node : "";
     const facts = [
       formatAge(run.started_at),
-      formatSeconds(run.elapsed),
+      // How long it took is known once it has ended.
+      stage ? `at the stage ${stage}` : formatSeconds(run.elapsed),
       formatUsage(run.usage),
       run.dry_run ? "dry run" : run.simulate ? "simulated" : "",
     ].filter(Boolean);
     return [
       element("span", { class: "mark", data: { state: words.state }, "aria-hidden": "true" }, words.mark),
       element("span", { class: "run-name" }, element("b", {}, run.label || run.name || run.pipeline_id),
-        element("span", { class: "hint" }, run.failure_reason || run.goal || (stage ? `at the stage ${stage}` : ""))),
+        element("span", { class: "hint" }, run.failure_reason || run.goal)),
       element("span", { class: "pill", data: { state: words.state } },
         run.interrupted && !run.questions ? "interrupted" : words.name),
       element("span", { class: "hint run-facts", title: formatMoment(run.started_at) }, facts.join(" · ")),

@@ -6,6 +6,8 @@ import { Editor } from "./editor.js";
 import { EXAMPLE } from "./example.js";
 import { GraphView } from "./graph-view.js";
 
+// What a preview is for is the whole rather than each word.
+const PREVIEW_LEAST = 0.3;
 const DRAFT_KEY = "attractor-draft";
 const SEVERITIES = { error: "Error", warning: "Warning", info: "Note" };
 const MODES = [
@@ -17,12 +19,15 @@ const MODES = [
 export class SubmitView {
   constructor(app, fromRun) {
     Object.assign(this, { app, fromRun, title: "New run", version: 0 });
-    this.graph = new GraphView({ label: "Preview of the graph", onSelect: (name) => this.find(name) });
+    this.graph = new GraphView({
+      label: "Preview of the graph", least: PREVIEW_LEAST, onSelect: (name) => this.find(name) });
     this.editor = new Editor({ onChange: (text) => this.check(text) });
     this.findings = element("ol", { class: "findings" });
     this.summary = element("p", { class: "hint", role: "status", id: "findings-title" }, "Type or paste a pipeline.");
     this.message = element("p", { class: "error", role: "alert", hidden: true });
     this.button = element("button", { type: "submit", class: "primary" }, "Start the run");
+    this.stale = element("p", { class: "hint stale", hidden: true },
+      "There is no picture of a source that can't be read. This one is of what could be read last.");
     this.element = element("form", { class: "submit", on: { submit: (event) => this.submit(event) } },
       element("div", { class: "page-head" }, element("h1", {}, "New run"),
         element("p", { class: "hint" },
@@ -49,7 +54,7 @@ export class SubmitView {
       element("span", {}, element("b", {}, name), element("span", { class: "hint" }, means))));
     return element("div", { class: "submit-right" },
       element("section", { class: "panel", "aria-labelledby": "preview-title" },
-        element("h2", { id: "preview-title" }, "Preview"), this.graph.element),
+        element("h2", { id: "preview-title" }, "Preview"), this.stale, this.graph.element),
       element("fieldset", { class: "panel modes" }, element("legend", {}, "How to run it"), modes,
         this.message, this.button));
   }
@@ -78,7 +83,8 @@ export class SubmitView {
       const { diagnostics } = await this.app.connection.post("lint", { dot_source: text });
       if (version !== this.version) return;
       this.showFindings(diagnostics);
-      if (diagnostics.some((found) => found.rule === "syntax")) return;
+      this.stale.hidden = !diagnostics.some((found) => found.rule === "syntax");
+      if (!this.stale.hidden) return;
       const picture = await (await this.app.connection.request("graph", { method: "POST", body: { dot_source: text } })).text();
       if (version === this.version) this.graph.show(picture);
     } catch (error) {

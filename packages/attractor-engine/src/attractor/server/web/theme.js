@@ -2,13 +2,13 @@
 
 const KEY = "attractor-theme";
 const NEXT = { system: "light", light: "dark", dark: "system" };
-const NAMES = { system: "Auto", light: "Light", dark: "Dark" };
+const NAMES = { system: "auto", light: "light", dark: "dark" };
 
 /** Make a button that changes the theme. */
 export function setUpTheme(button, storage = window.localStorage) {
   const show = (theme) => {
     document.documentElement.dataset.theme = theme;
-    button.textContent = NAMES[theme];
+    button.textContent = `Theme: ${NAMES[theme]}`;
     button.setAttribute("aria-label", `Theme: ${NAMES[theme]}. Press to change.`);
     button.title = "Light, dark, or as the system says";
   };

@@ -7,10 +7,11 @@ const MARGIN = 16;
 const LOWEST = 200;
 const HIGHEST = 0.56; // Of the window.
 
-/** Shows `picture`, an element of a natural size of `width` by `height` pixels, in `pane`. */
+/** Shows `picture`, an element of a natural size of `width` by `height` pixels, in `pane`, at first no smaller
+ * than by the factor `least`. */
 export class Viewport {
-  constructor(pane, picture, width, height) {
-    Object.assign(this, { pane, picture, width, height, x: 0, y: 0, scale: 1, touched: false });
+  constructor(pane, picture, width, height, least = READABLE) {
+    Object.assign(this, { pane, picture, width, height, least, x: 0, y: 0, scale: 1, touched: false });
     this.pointers = new Map();
     this.moved = false;
     pane.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -30,7 +31,7 @@ export class Viewport {
   }
 
   /** Show the whole picture if it can be read then, else its beginning. */
-  fit(least = READABLE) {
+  fit(least = this.least) {
     const { clientWidth } = this.pane;
     if (!clientWidth) return;
     this.fittedTo = clientWidth;
@@ -45,7 +46,7 @@ export class Viewport {
 
   /** A pane as high as the picture needs, within reason. */
   size(width) {
-    const needed = this.height * Math.min(Math.max((width - 2 * MARGIN) / this.width, READABLE), 1) + 4 * MARGIN;
+    const needed = this.height * Math.min(Math.max((width - 2 * MARGIN) / this.width, this.least), 1) + 4 * MARGIN;
     const height = `${Math.round(Math.min(Math.max(needed, LOWEST), window.innerHeight * HIGHEST))}px`;
     if (this.pane.style.height !== height) this.pane.style.height = height;
   }
@@ -71,12 +72,15 @@ export class Viewport {
     const { clientWidth, clientHeight } = this.pane;
     const left = this.x + box.x * this.scale;
     const top = this.y + box.y * this.scale;
-    const nudge = (start, size, room) => {
+    // To the middle, but not past the picture's ends: what is before one of them is of no use to anybody.
+    const nudge = (start, size, room, from, whole) => {
       if (start >= MARGIN && start + size <= room - MARGIN) return 0;
-      return room / 2 - (start + size / 2);
+      const middle = room / 2 - (start + size / 2);
+      if (whole + 2 * MARGIN <= room) return middle;
+      return Math.min(Math.max(from + middle, room - MARGIN - whole), MARGIN) - from;
     };
-    const x = nudge(left, box.width * this.scale, clientWidth);
-    const y = nudge(top, box.height * this.scale, clientHeight);
+    const x = nudge(left, box.width * this.scale, clientWidth, this.x, this.width * this.scale);
+    const y = nudge(top, box.height * this.scale, clientHeight, this.y, this.height * this.scale);
     if (x || y) this.pan(x, y);
   }
 
