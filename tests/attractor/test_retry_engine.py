@@ -157,6 +157,15 @@ async def test_the_provider_says_how_long_to_wait() -> None:
     assert waits == [7.0]
 
 
+@pytest.mark.parametrize("hint", ["Wed, 21 Oct 2026 07:28:00 GMT", float("nan"), float("inf"), -3, True, [5], None])
+async def test_a_hint_that_is_no_number_of_seconds_is_none(hint: object) -> None:
+    """Other people's exceptions have attributes of that name too, and no exception leaves a stage."""
+    error = RuntimeError("busy")
+    error.retry_after = hint  # type: ignore[attr-defined]
+    ok = Outcome.success()
+    assert await run([error, ok], RetryPolicy(max_attempts=2)) == (ok, 2, [0.2])
+
+
 async def test_own_predicate() -> None:
     never: Callable[[Exception], bool] = lambda error: False  # noqa: E731
     outcome, attempts, _ = await run([RuntimeError("x")], RetryPolicy(max_attempts=9, should_retry=never))

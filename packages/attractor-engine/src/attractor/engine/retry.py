@@ -1,5 +1,6 @@
 """Trying a stage again (sections 3.5 and 3.6, Appendix D)."""
 
+import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -110,7 +111,7 @@ async def execute_with_retry(
             raise
         except Exception as error:
             outcome = _to_failure(error, node_id, policy)
-            hint = float(getattr(error, "retry_after", None) or 0.0)
+            hint = _read_hint(error)
         may_retry = outcome.status is StageStatus.RETRY or (outcome.status is StageStatus.FAIL and not outcome.terminal)
         if not may_retry:
             return outcome, number
@@ -119,6 +120,14 @@ async def execute_with_retry(
         delay = max(policy.backoff.delay_for_attempt(number, uniform) / 1000, hint)
         on_retry(number + 1, outcome, delay)
         await sleep(delay)
+
+
+def _read_hint(error: Exception) -> float:
+    """After how many seconds the error says that another attempt is worth it; 0 if it doesn't."""
+    hint = getattr(error, "retry_after", None)
+    if isinstance(hint, int | float) and not isinstance(hint, bool) and math.isfinite(hint):
+        return float(hint)
+    return 0.0
 
 
 def _to_failure(error: Exception, node_id: str, policy: RetryPolicy) -> Outcome:
