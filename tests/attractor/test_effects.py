@@ -61,10 +61,7 @@ def test_a_key_never_changes() -> None:
     known = {
         "853baa09621e11ed48c9b8ff46c5ab60acbf54d94bdde305758ae8c234142578": ("charge", 7),
         "c5b2d8128672942942a83f1be2ab01eb44321cd27c6cd792f651c031aa3ad414": ({"b": [1, 2.5, None], "a": "grün"},),
-        "285cbbc10fdd7826e0c040337b42d74da5758c603003dd4cc2fb783b21bf5f22": (
-            "charge",
-            {"order": 7, "lines": [True, "\ud800"]},
-        ),
+        "285cbbc10fdd7826e0c040337b42d74da5758c603003dd4cc2fb783b21bf5f22": ("charge", {"order": 7, "lines": lines}),
     }
     assert {effect_key(*parts): parts for parts in known.values()} == known
 

@@ -154,6 +154,18 @@ async def test_branch_state_is_that_of_the_branch(tmp_path: Path) -> None:
     }
 
 
+async def test_history_of_a_branch_has_what_was_there_before(tmp_path: Path) -> None:
+    class More(Work):
+        title: str
+
+    graph = Graph(More)
+    for name in ("a", "b"):
+        graph.add_node(name, lambda state, ctx: {"items": ctx.node}).add_edge(START, name)
+    compiled = graph.compile(checkpointer=tmp_path)
+    await compiled.invoke({"title": "kept"})
+    assert [step.state for step in compiled.history() if step.node == "b"] == [{"title": "kept", "items": ["b"]}]
+
+
 async def test_branches_within_branches_are_merged_inside_first() -> None:
     graph = Graph(Work)
     for name in ("outer", "left", "right", "x", "y", "inner_join", "join"):

@@ -96,6 +96,35 @@ async def test_step_limit_is_such_a_limit_and_goes_before_max_node_visits() -> N
     assert isinstance(caught.value, LimitError)
 
 
+async def test_step_limit_counts_the_steps_in_front_of_branches_and_in_them() -> None:
+    def build(step_limit: int) -> CompiledGraph[Work]:
+        graph = chain(2)
+        for name in ("a", "b"):
+            graph.add_node(name, spend).add_node(f"{name}2", spend).add_edge("n1", name).add_edge(name, f"{name}2")
+            graph.add_edge(f"{name}2", "end")
+        return graph.add_node("end", lambda state: {"count": 10}).compile(step_limit=step_limit)
+
+    with pytest.raises(StepLimitError, match="the run took 3 steps, and its graph's step_limit is 3"):
+        await build(3).invoke({})
+    assert await build(7).invoke({}) == {"count": 16}
+
+
+async def test_error_of_an_attempt_that_was_mended_is_not_told_of_a_limit() -> None:
+    """The node failed once, was tried again, and is where the run stops then."""
+    failed = []
+
+    def flaky(state: Work, ctx: NodeContext) -> dict[str, Any]:
+        if not failed:
+            failed.append(1)
+            raise ConnectionError
+        return spend(state, ctx)
+
+    graph = Graph(Work).add_node("flaky", flaky, max_retries=1, retry_policy="aggressive").add_edge(START, "flaky")
+    graph.add_conditional_edges("flaky", lambda state: "again", {"again": "flaky", "stop": "END"})
+    with pytest.raises(LimitError, match="stopped at node 'flaky': the run used 10 tokens"):
+        await graph.compile(limits=Limits(max_tokens=10)).invoke({})
+
+
 async def test_inner_graph_uses_the_budget_of_the_outer_one(tmp_path: Path) -> None:
     inner = chain(3).compile()
     outer = Graph(Work).add_node("first", spend).add_node("inner", inner.as_node(output=lambda state: {}))

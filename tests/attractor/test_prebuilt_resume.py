@@ -1,5 +1,6 @@
 """Python graphs survive the death of their process: no completed node runs again, and nothing is lost."""
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -205,6 +206,31 @@ async def test_run_that_was_killed_before_its_first_state_begins_with_its_input(
         if path.name in ("journal.jsonl", "checkpoint.json", "events.jsonl"):
             path.unlink()
     assert await compiled.resume(run_id="r") == {"items": ["given", "a"]}
+
+
+async def test_run_that_another_process_just_begins_is_left_alone(tmp_path: Path) -> None:
+    """It has its manifest, and no state yet: as one that was killed, but for its lock."""
+    compiled = chain("a").compile(checkpointer=tmp_path)
+    await compiled.invoke({"items": ["given"]}, run_id="r")
+    for name in ("journal.jsonl", "checkpoint.json"):
+        (tmp_path / "r" / name).unlink()
+    with (tmp_path / "r" / ".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RunDirectoryError, match="in use by another process"):
+            await compiled.resume(run_id="r")
+    assert (tmp_path / "r" / "manifest.json").exists()
+    assert await compiled.resume(run_id="r") == {"items": ["given", "a"]}
+
+
+async def test_error_tells_where_to_resume_if_there_is_such_a_place(tmp_path: Path) -> None:
+    def fail(state: Work) -> None:
+        raise ConnectionError
+
+    graph = Graph(Work).add_node(fail).add_edge(START, "fail")
+    for place, told in ((tmp_path, tmp_path / "r"), (None, None)):
+        with pytest.raises(NodeError) as caught:
+            await graph.compile(checkpointer=place).invoke({}, run_id="r")
+        assert (caught.value.run_id, caught.value.run_dir) == ("r", told)
 
 
 async def test_second_process_is_kept_off_a_run(tmp_path: Path) -> None:

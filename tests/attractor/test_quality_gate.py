@@ -220,6 +220,22 @@ async def test_a_result_is_done_again_after_its_time() -> None:
         assert len(calls) == count
 
 
+async def test_the_time_of_a_result_begins_when_it_is_there() -> None:
+    now = [1000.0]
+    calls: list[float] = []
+
+    def research(state: dict[str, Any]) -> dict[str, Any]:
+        calls.append(now[0])
+        now[0] += 5
+        return {"report": "done"}
+
+    node = skip_if_done(research, MemoryEffectStore(), ["topic"], ttl=10, clock=lambda: now[0])
+    for time, count in [(1000.0, 1), (1014.9, 1), (1015.0, 2)]:
+        now[0] = time
+        assert await node({"topic": "owls"}, None) == {"report": "done"}
+        assert len(calls) == count
+
+
 async def test_a_failure_is_not_kept() -> None:
     calls: list[str] = []
     graph = reporting(MemoryEffectStore(), calls)
