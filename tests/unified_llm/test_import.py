@@ -49,3 +49,9 @@ def test_all_is_complete() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         unified_llm.nonsense
+
+
+def test_the_blocking_names_are_there_without_an_import_of_their_own() -> None:
+    loaded = modules_after("import unified_llm; unified_llm.sync.generate")
+    assert "unified_llm.sync" in loaded
+    assert "unified_llm.sync" not in modules_after("import unified_llm")

@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+import unified_llm
 from unified_llm import (
     AnthropicAdapter,
     Client,
@@ -135,3 +136,8 @@ def test_white_space_around_a_variable_is_no_part_of_it():
     }
     client = Client.from_env(environ)
     assert list(client.providers) == ["anthropic", "openai_compatible"]
+
+
+async def test_an_unknown_argument_is_named_beside_those_that_there_are():
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'max_output_tokens'; .*max_tokens"):
+        await unified_llm.generate("m", prompt="x", max_output_tokens=3)

@@ -189,3 +189,23 @@ def test_every_protocol_raises_a_bare_failure_as_what_it_is(make_decoder, error,
     (event,) = SSEDecoder().feed(json.dumps({"error": error}).encode() + b"\n\n")
     with pytest.raises(kind):
         make_decoder().feed(event)
+
+
+def test_a_call_without_the_level_of_its_function_is_a_call():
+    flat = {"index": 0, "id": "1", "name": "get_weather", "arguments": {"a": 1}}
+    response, _ = stream({"tool_calls": [flat]})
+    assert [(call.name, call.arguments) for call in response.tool_calls] == [("get_weather", {"a": 1})]
+
+
+def test_usage_may_stand_in_the_choice():
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+    choice = {"index": 0, "message": {"content": "x"}, "finish_reason": "stop", "usage": usage}
+    found = chat.parse_response({"choices": [choice]}, provider="acme", model="m").usage
+    assert (found.input_tokens, found.output_tokens) == (7, 2)
+
+
+def test_usage_by_the_names_of_other_protocols():
+    found = chat.parse_usage(
+        {"input_tokens": 30, "output_tokens": 2, "prompt_tokens_details": {"cache_creation_tokens": 5}}
+    )
+    assert (found.input_tokens, found.output_tokens, found.cache_write_tokens) == (30, 2, 5)

@@ -157,6 +157,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if (module := _ADAPTERS.get(name)) is not None:
         return getattr(import_module(module), name)
+    if name == "sync":
+        return import_module("unified_llm.sync")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

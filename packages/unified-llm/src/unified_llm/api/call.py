@@ -167,7 +167,8 @@ def _conversation(prompt: str | None, messages: Sequence[Message] | None, system
 def _request(**fields: Any) -> Request:
     unknown = fields.keys() - Request.model_fields.keys()
     if unknown:
-        raise TypeError(f"unexpected keyword argument {sorted(unknown)[0]!r}")
+        known = ", ".join(sorted(Request.model_fields.keys() - {"messages", "model", "tools"}))
+        raise TypeError(f"unexpected keyword argument {sorted(unknown)[0]!r}; those of a request are {known}")
     try:
         return Request(**fields)
     except ValidationError as error:

@@ -284,7 +284,7 @@ class MessageDecoder:
 
     def _tool_call(self, fragment: _Json, events: list[StreamEvent]) -> None:
         kind = "custom" if fragment.get("custom") else "function"
-        function = fragment.get(kind) or {}
+        function = fragment.get(kind) or fragment  # some servers leave the level out
         call = self._calls.of(fragment, function.get("name"))
         call.type = kind
         if call.started is None and (name := function.get("name")):

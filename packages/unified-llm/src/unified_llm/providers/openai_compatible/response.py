@@ -178,6 +178,8 @@ class StreamDecoder:
             self._message.add(delta, events)
             if not delta.keys() <= KNOWN_FIELDS and any(delta[name] for name in delta.keys() - KNOWN_FIELDS):
                 events.append(StreamEvent(type=StreamEventType.PROVIDER_EVENT, raw=payload))
+        if usage := choice.get("usage"):  # Moonshot puts it here
+            self._usage = read_object(usage)
         reason = choice.get("finish_reason")
         # Some servers repeat the reason in a later chunk; the first that says something stands.
         if reason is not None and not self._finish_reason:
@@ -203,8 +205,8 @@ def parse_usage(raw: _Json | None) -> Usage:
     if not raw:
         return Usage()
     prompt, completion = (read_object(raw.get(f"{side}_tokens_details")) for side in ("prompt", "completion"))
-    input_tokens = read_count(raw.get("prompt_tokens")) or 0
-    output_tokens = read_count(raw.get("completion_tokens")) or 0
+    input_tokens = read_count(raw.get("prompt_tokens"), raw.get("input_tokens")) or 0
+    output_tokens = read_count(raw.get("completion_tokens"), raw.get("output_tokens")) or 0
     reasoning = read_count(completion.get("reasoning_tokens"), raw.get("reasoning_tokens"))
     total = read_count(raw.get("total_tokens")) or 0
     if not total and (reasoning or 0) > output_tokens:
@@ -221,6 +223,10 @@ def parse_usage(raw: _Json | None) -> Usage:
             raw.get("cache_read_input_tokens"),
             raw.get("cached_tokens"),
         ),
-        cache_write_tokens=read_count(prompt.get("cache_write_tokens"), raw.get("cache_creation_input_tokens")),
+        cache_write_tokens=read_count(
+            prompt.get("cache_write_tokens"),
+            prompt.get("cache_creation_tokens"),
+            raw.get("cache_creation_input_tokens"),
+        ),
         raw=raw,
     )
