@@ -26,8 +26,9 @@ from attractor.handlers.command_tools import parse_command_tools
 from attractor.handlers.convergence import Candidate
 from attractor.handlers.gates import GateResult
 from attractor.prebuilt import Tool, ToolLoopHandler
-from unified_llm import Client
-from unified_llm.testing import ScriptedAdapter
+from attractor.prebuilt.command_tools import open_tools
+from unified_llm import Client, InvalidRequestError
+from unified_llm.testing import ScriptedAdapter, respond
 
 Run = Callable[..., Any]
 
@@ -528,6 +529,65 @@ async def test_commands_and_functions_are_tools_of_one_loop(run: Run, tmp_path: 
     clash = WEATHER.replace("fidelity", '"tool_loop.commands"="look: true", fidelity')
     result = await run(clash, handlers={"tool_loop": ToolLoopHandler(TOOLS, model=answering())})
     assert "has a command for the tool look, which its ToolLoopHandler has already" in result.failure_reason
+
+
+async def test_commands_run_where_their_handler_works(run: Run, tmp_path: Path) -> None:
+    node = WEATHER.replace("fidelity", '"tool_loop.commands"="here: pwd", fidelity')
+    wanted = {"tool_calls": [{"id": "1", "name": "here", "arguments": {}}]}
+    handler = ToolLoopHandler(model=answering(wanted, repeat), working_dir=tmp_path)
+    result = await run(node, handlers={"tool_loop": handler})
+    assert result.context["last_response"] == str(tmp_path.resolve())
+
+
+@pytest.mark.parametrize("word", ["a\0b", "x" * 3_000_000], ids=["nul", "huge"])
+async def test_an_argument_that_no_command_can_have_is_an_error_that_the_model_sees(run: Run, word: str) -> None:
+    node = WEATHER.replace("fidelity", '"tool_loop.commands"="say(word): echo $word", fidelity')
+    wanted = {"tool_calls": [{"id": "1", "name": "say", "arguments": {"word": word}}]}
+
+    def see(messages: list[Any], tools: list[Any]) -> str:
+        assert messages[-1]["is_error"]
+        return "seen"
+
+    result = await run(node, handlers={"tool_loop": ToolLoopHandler(model=answering(wanted, see))})
+    assert result.context["last_response"] == "seen"
+
+
+async def test_a_command_has_its_time_and_leaves_nothing_running(tmp_path: Path) -> None:
+    (tool,) = parse_command_tools("wait(file): echo begun; (sleep 600; echo > $file) & sleep 600")
+    async with open_tools([tool], tmp_path, {}, seconds=0.5) as (made,):
+        with pytest.raises(TimeoutError, match=r"longer than 0\.5 seconds; so far: begun"):
+            await made.fn(file="late")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "reason"),
+    [
+        ("Sunny.", "completed", ""),
+        (respond(tool_calls=[("look", {"city": "Oslo"})]), "max_turns", "ended with max_turns"),
+        (respond("Half of", finish_reason="length"), "length", "ended with length"),
+        (respond("Not", finish_reason="content_filter"), "content_filter", "ended with content_filter"),
+        (InvalidRequestError("no such model"), "error", "ended with error: InvalidRequestError: no such model"),
+    ],
+    ids=["completed", "max_turns", "length", "content_filter", "error"],
+)
+async def test_every_end_of_a_tool_loop_is_one_of_the_stage(run: Run, answer: Any, status: str, reason: str) -> None:
+    node = WEATHER.replace("fidelity", '"tool_loop.max_turns"=1, fidelity')
+    with ScriptedAdapter(answer) as adapter:
+        handler = ToolLoopHandler(TOOLS, model="m", client=Client({"scripted": adapter}, "scripted"))
+        result = await run(node, handlers={"tool_loop": handler})
+    assert result.status.is_success == (status == "completed")
+    assert result.context["a.status"] == status
+    assert reason in result.failure_reason
+
+
+async def test_what_a_tool_loop_uses_counts_for_the_run(run: Run) -> None:
+    answers = [respond(tool_calls=[("look", {"city": "Oslo"})]), respond("Sunny.")]
+    with ScriptedAdapter(*answers) as adapter:
+        handler = ToolLoopHandler(TOOLS, model="m", client=Client({"scripted": adapter}, "scripted"))
+        result = await run(WEATHER, handlers={"tool_loop": handler})
+    used = sum(response.usage.input_tokens for response in answers)
+    assert used > 0
+    assert result.usage.input_tokens == used
 
 
 # --- Lint.

@@ -168,8 +168,15 @@ async def test_what_goes_wrong_with_a_call_comes_back_to_the_model() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("plain", "plain"), (None, "null"), ({"a": [1, "ü"]}, '{"a": [1, "ü"]}'), (1.5, "1.5"), (Path("/x"), "/x")],
-    ids=["text", "none", "json", "number", "object"],
+    [
+        ("plain", "plain"),
+        (None, "null"),
+        ({"a": [1, "ü"]}, '{"a": [1, "ü"]}'),
+        (1.5, "1.5"),
+        (Path("/x"), "/x"),
+        (float("nan"), "nan"),
+    ],
+    ids=["text", "none", "json", "number", "object", "nan"],
 )
 async def test_results_become_text(value: Any, text: str) -> None:
     state = await tool_loop(script(calls(("get", {})), "ok"), [Tool("get", lambda: value)]).invoke(ASK)
@@ -348,6 +355,29 @@ async def test_a_tool_may_ask_twice_and_cannot_swallow_that(tmp_path: Path) -> N
     payloads.append(caught.value.payload)
     assert payloads == ["size?", "colour?"]
     assert results(await loop.resume("red")) == [("c0", "big red", False)]
+
+
+async def test_of_what_a_tool_asks_at_once_the_first_is_asked_first() -> None:
+    def order(ctx: ToolCallContext) -> str:
+        said = []
+        for wanted in ("size?", "colour?"):
+            try:
+                said.append(ctx.interrupt(wanted))
+            except InterruptError:
+                said.append("any")
+        return " ".join(said)
+
+    loop = tool_loop(script(calls(("order", {})), "Ordered."), [Tool("order", order)])
+    with pytest.raises(InterruptError) as caught:
+        await loop.invoke(ASK)
+    assert caught.value.payload == "size?"
+
+
+async def test_an_argument_that_the_schema_names_ctx_is_the_models() -> None:
+    tool = Tool("show", lambda ctx: f"got {ctx}", schema={"properties": {"ctx": {"type": "string"}}})
+    assert results(await tool_loop(script(calls(("show", {"ctx": "it"})), "ok"), [tool]).invoke(ASK)) == [
+        ("c0", "got it", False)
+    ]
 
 
 # --- Kills.

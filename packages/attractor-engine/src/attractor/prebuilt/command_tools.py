@@ -16,34 +16,38 @@ _MOST_CHARACTERS = 20_000
 
 @asynccontextmanager
 async def open_tools(
-    commands: Sequence[CommandTool], working_dir: Path, variables: Mapping[str, str]
+    commands: Sequence[CommandTool],
+    working_dir: Path,
+    variables: Mapping[str, str],
+    *,
+    seconds: float = COMMAND_SECONDS,
 ) -> AsyncIterator[list[Tool]]:
     """The tools, for as long as the block lasts; what they left running is ended then.
 
     Commands run in `working_dir` with this process's environment, `variables` and their arguments. A call gives what
     its command printed, head and tail of more than 20,000 characters; it fails if the command does, or takes longer
-    than two minutes.
+    than `seconds`.
     """
     environment = LocalExecutionEnvironment(working_dir, policy=EnvironmentPolicy.ALL)
     if commands:
         await environment.initialize()
     try:
-        yield [_make_tool(one, environment, variables) for one in commands]
+        yield [_make_tool(one, environment, variables, seconds) for one in commands]
     finally:
         if commands:
             await environment.cleanup()
 
 
-def _make_tool(one: CommandTool, environment: LocalExecutionEnvironment, variables: Mapping[str, str]) -> Tool:
+def _make_tool(
+    one: CommandTool, environment: LocalExecutionEnvironment, variables: Mapping[str, str], seconds: float
+) -> Tool:
     async def run(**arguments: str) -> str:
-        done = await environment.exec_command(
-            one.command, round(COMMAND_SECONDS * 1000), env_vars={**variables, **arguments}
-        )
+        done = await environment.exec_command(one.command, round(seconds * 1000), env_vars={**variables, **arguments})
         printed = keep_ends(
             "\n".join(text.strip("\n") for text in (done.stdout, done.stderr) if text), _MOST_CHARACTERS
         )
         if done.timed_out:
-            raise TimeoutError(f"the command took longer than {COMMAND_SECONDS:g} seconds; so far: {printed}")
+            raise TimeoutError(f"the command took longer than {seconds:g} seconds; so far: {printed}")
         if done.exit_code != 0:
             raise RuntimeError(f"the command exited with code {done.exit_code}: {printed}")
         return printed
