@@ -179,3 +179,21 @@ async def test_a_cost_that_is_no_number_is_one_that_is_not_known(tmp_path: Path)
 
     result = await PipelineRunner(backend=Odd(), logs_root=tmp_path / "run").run(PAIR % "")
     assert (result.status, result.usage) == ("success", TokenUsage(input_tokens=2, cost=None))
+
+
+@pytest.mark.parametrize("planted", ["text", [1], {}, {"run": "child-0"}, {"run": "child-0", "cost": "much"}])
+async def test_a_counter_that_a_stage_overwrote_counts_as_none(tmp_path: Path, planted: object) -> None:
+    class Meddler(Spender):
+        async def run(self, node: Node, prompt: str, context: Context) -> Outcome | str:
+            await super().run(node, prompt, context)
+            return Outcome.success(context_updates={"internal.child_usage.sub": planted})
+
+    (tmp_path / "child.dot").write_text(
+        "digraph c { start [shape=Mdiamond]; exit [shape=Msquare]; c [prompt=x]; start -> c -> exit }"
+    )
+    backend = Meddler({"a": 100, "c": 100})
+    backend.waits.set()
+    source = """digraph g { max_tokens=9000; start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt=x];
+        sub [type=pipeline, "stack.child_dotfile"="child.dot"]; start -> a -> sub -> exit }"""
+    result = await PipelineRunner(backend=backend, logs_root=tmp_path / "run", working_dir=tmp_path).run(source)
+    assert (result.status, result.usage) == ("success", TokenUsage(input_tokens=200))

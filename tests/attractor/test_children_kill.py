@@ -116,4 +116,6 @@ def test_a_kill_in_the_middle_of_the_child(tmp_path: Path, kind: str) -> None:
         assert process.wait(60) == 0
     after = ran(tmp_path / "run")[len(before) :]
     assert not {"before", "a", "b"} & set(after)
-    assert after[-3:] == ["y", "c", "after"] or before[-1] == "y"
+    # The kill comes at x, or a little later where the machine is busy.
+    rest = ["x", "y", "c", "after"]
+    assert after == rest[-len(after) :]

@@ -139,10 +139,12 @@ class CliAgentBackend:
                 self._report_usage(answer, output, call, context)
                 with anyio.CancelScope(shield=True):
                     await environment.cleanup()
+        if result is None and not answer.complete:
+            return output.refused
         # One that had answered, and didn't end by itself, was ended.
         exit_code = 0 if result is None else result.exit_code
         errors = _read_back(folder / ERRORS_NAME, _REASON_CHARACTERS)
-        return output.refused or (answer, ExecResult(stdout=text, stderr=errors, exit_code=exit_code))
+        return answer, ExecResult(stdout=text, stderr=errors, exit_code=exit_code)
 
     def _refuse_other_provider(self, node: Node, context: Context) -> None:
         wanted = node.llm_provider or context.get_string("graph.llm_provider")

@@ -6,7 +6,7 @@ what it uses, and telling the parent how it ended.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -187,8 +187,12 @@ class ChildRun:
 
     def _counted(self) -> TokenUsage:
         """What of this child's usage the parent's steps have recorded."""
-        counted = self._context.get(self._counter) or {}
-        return TokenUsage.from_record(counted) if counted.get("run") == self.run_dir.name else TokenUsage()
+        counted = self._context.get(self._counter)
+        # A stage may have written anything there.
+        with suppress(LookupError, TypeError, ValueError):
+            if counted["run"] == self.run_dir.name:
+                return TokenUsage.from_record(counted)
+        return TokenUsage()
 
     def _count_usage(self) -> None:
         """Add to the stage's usage what is new. Its record goes into the same step, so nothing counts twice."""
