@@ -115,9 +115,16 @@ def test_bad_usage(attractor: Callable, hello: Path, arguments: list[str], says:
 
 
 def test_unknown_command(attractor: Callable) -> None:
-    ended = attractor("rum")
+    ended = attractor("resum")
     assert ended.code == 2
-    assert "No such command 'rum'" in ended.err
+    assert "No such command 'resum'. Did you mean 'resume'?" in ended.err
+    assert "error: No such command 'xyz'.\n" in attractor("xyz").err
+
+
+def test_a_file_whose_name_is_nearly_right(attractor: Callable, hello: Path, tmp_path: Path) -> None:
+    ended = attractor("lint", hello.with_name(hello.name[1:]))
+    assert f"does not exist. Did you mean {hello}?" in ended.err
+    assert "Did you mean" not in attractor("lint", tmp_path / "nowhere/near.dot").err
 
 
 def test_no_key_names_the_ways_out(attractor: Callable, hello: Path, tmp_path: Path) -> None:

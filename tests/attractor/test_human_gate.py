@@ -193,7 +193,9 @@ async def test_console_prompts_and_reads_input(
     options = make_options(["[A] Approve", "[F] Fix"])
     chosen = await interviewer.ask(Question(text="Which?", options=options))
     assert chosen.selected_option == options[1]
-    assert output.getvalue() == "[?] Which?\n  [A] Approve\n  [F] Fix\nSelect: Select: "
+    assert output.getvalue() == (
+        "[?] Which?\n  [A] Approve\n  [F] Fix\nSelect: 'what' is no answer here; it takes A or F.\nSelect: "
+    )
     assert (await interviewer.ask(Question(text="?", type=QuestionType.YES_NO))).value == AnswerValue.YES
     assert (await interviewer.ask(Question(text="?", type=QuestionType.CONFIRMATION))).value == AnswerValue.NO
     assert (await interviewer.ask(Question(text="?", type=QuestionType.FREEFORM))).text == "free text"

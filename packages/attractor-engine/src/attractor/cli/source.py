@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def read_source(file: str) -> str:
     try:
         data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except FileNotFoundError:
-        raise CommandError(f"{name} does not exist.") from None
+        raise CommandError(f"{name} does not exist.{_suggest(Path(file))}") from None
     except IsADirectoryError:
         raise CommandError(f"{name} is a directory; name a DOT file in it.") from None
     except (OSError, ValueError) as error:
@@ -191,6 +192,16 @@ def read_source(file: str) -> str:
         raise CommandError(
             f"{name} is not UTF-8 text (line {line}, byte {data[error.start]:#04x}); save it as UTF-8."
         ) from None
+
+
+def _suggest(missing: Path) -> str:
+    """A file beside it whose name is nearly the same, if there is one."""
+    try:
+        names = [path.name for path in missing.parent.iterdir()]
+    except OSError:
+        return ""
+    near = get_close_matches(missing.name, names, 1)
+    return f" Did you mean {missing.with_name(near[0])}?" if near else ""
 
 
 def _rewrite(path: Path, text: str) -> None:

@@ -48,6 +48,7 @@ class ConsoleInterviewer:
                     return question.default
                 if (answer := interpret_answer(line.strip(), question)) is not None:
                     return answer
+                self._write(f"{line.strip()!r} is no answer here; it takes {_name_answers(question)}.\n")
 
     async def inform(self, message: str, stage: str) -> None:
         """Show a message."""
@@ -89,3 +90,10 @@ _PROMPTS = {
     QuestionType.CONFIRMATION: "[Y/N]: ",
     QuestionType.FREEFORM: "> ",
 }
+
+
+def _name_answers(question: Question) -> str:
+    if question.type is not QuestionType.MULTIPLE_CHOICE:
+        return "Y or N"
+    *others, last = [option.key for option in question.options]
+    return f"{', '.join(others)} or {last}" if others else last
