@@ -97,13 +97,13 @@ class PostgresServer:
         self.where = f"host={folder} user=tester dbname=postgres"
         self._programs, self._folder = programs, folder
         self._options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": folder, **who}
-        initdb = [programs / "initdb", "-D", folder / "data", "-U", "tester", "-A", "trust", "--no-sync"]
-        subprocess.run([*initdb, "--locale=C", "-E", "UTF8"], check=True, **self._options)
+        options = ["-U", "tester", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]
+        subprocess.run([str(programs / "initdb"), "-D", str(folder / "data"), *options], check=True, **self._options)
 
     def start(self) -> None:
         options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self._folder}", "-c", "fsync=off"]
-        command = [self._programs / "postgres", "-D", self._folder / "data", *options]
-        self._process = subprocess.Popen(command, **self._options)
+        command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options]
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(command, **self._options)
         assert self._process.stderr is not None
         if not any(b"ready to accept connections" in line for line in self._process.stderr):
             pytest.fail(f"PostgreSQL did not start: exit code {self._process.wait()}")

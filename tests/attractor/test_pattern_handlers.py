@@ -1,10 +1,12 @@
 """The patterns in DOT: registered functions, converge, quality_gate, skip_if_done, idempotent, interrupt."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from attractor import (
     Context,
@@ -552,11 +554,30 @@ async def test_an_argument_that_no_command_can_have_is_an_error_that_the_model_s
     assert result.context["last_response"] == "seen"
 
 
-async def test_a_command_has_its_time_and_leaves_nothing_running(tmp_path: Path) -> None:
-    (tool,) = parse_command_tools("wait(file): echo begun; (sleep 600; echo > $file) & sleep 600")
+async def test_a_command_has_its_time(tmp_path: Path) -> None:
+    (tool,) = parse_command_tools("wait: echo begun; sleep 600")
     async with open_tools([tool], tmp_path, {}, seconds=0.5) as (made,):
         with pytest.raises(TimeoutError, match=r"longer than 0\.5 seconds; so far: begun"):
-            await made.fn(file="late")
+            await made.fn()
+
+
+async def test_what_a_command_left_running_ends_with_the_stage(tmp_path: Path) -> None:
+    (tool,) = parse_command_tools("serve(file): sleep 600 >/dev/null 2>&1 & echo $! > $file")
+    async with open_tools([tool], tmp_path, {}) as (made,):
+        await made.fn(file="pid")
+        pid = int((tmp_path / "pid").read_text())
+        os.kill(pid, 0)
+    with anyio.fail_after(10):
+        while is_alive(pid):
+            await anyio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Not if it is only waiting to be reaped by whoever adopted it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 @pytest.mark.parametrize(
