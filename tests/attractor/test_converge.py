@@ -112,6 +112,11 @@ def test_it_agrees_with_the_reference(
         assert state["best_payload"] == f"turn {first}"
 
 
+def test_the_best_score_counts_and_not_the_last() -> None:
+    before = {"best_score": 100.0, "streak": 0, "iterations": 1}
+    assert Convergence().judge(before, Candidate(1))["stop_reason"] == "optimal"
+
+
 async def test_a_score_that_is_not_a_number_is_no_improvement() -> None:
     state = await iterate_until_converged(worker([math.nan, 5, math.nan]), patience=2).invoke({})
     assert state["history"] == [None, 5, None, None]

@@ -368,6 +368,14 @@ async def test_a_rehearsal_leaves_nothing(run: Run, tmp_path: Path, kind: str) -
     assert list((tmp_path / "work").iterdir()) == []
 
 
+async def test_a_rehearsal_scores_nothing(run: Run, tmp_path: Path) -> None:
+    node = 'a [type=converge, "converge.score_command"="echo 7; touch hit", "converge.patience"=1]'
+    result = await run(f'{node}; start -> a; a -> a [label="again"]; a -> exit [label="stop"]', dry_run=True)
+    assert result.status.is_success
+    assert (result.context["converge.score"], result.context["converge.stop_reason"]) == (None, "converged")
+    assert not (tmp_path / "work" / "hit").exists()
+
+
 async def test_policies_that_there_are_not(run: Run) -> None:
     result = await run('a [type=idempotent, function="f", "effect.on_incomplete"="retry"]; start -> a -> exit')
     assert "one of error, skip, rerun" in result.failure_reason

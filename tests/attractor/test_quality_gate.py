@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from attractor.effects import MemoryEffectStore, SqliteEffectStore
 from attractor.events import GateEvaluated
-from attractor.handlers.gates import record_verdict
+from attractor.handlers.gates import read_verdict, record_verdict
 from attractor.prebuilt import (
     END,
     START,
@@ -144,6 +144,24 @@ def test_a_score_is_a_number_and_one_reason_is_one() -> None:
     with pytest.raises(ValueError, match="finite"):
         GateResult(True, float("nan"))
     assert GateResult(False, reasons="too short").reasons == ("too short",)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ([True], "a JSON object, not list"),
+        ({}, "`passed` of a verdict must be true or false, not None"),
+        ({"passed": "yes"}, "`passed` of a verdict must be true or false, not 'yes'"),
+        ({"passed": True, "score": True}, "`score` of a verdict must be a number, not True"),
+        ({"passed": True, "score": "9"}, "`score` of a verdict must be a number, not '9'"),
+        ({"passed": True, "reasons": [1]}, "`reasons` of a verdict must be a list of texts"),
+        ({"passed": True, "feedback": ["x"]}, "`feedback` of a verdict must be text, not list"),
+    ],
+    ids=["list", "empty", "text", "true", "score", "reasons", "feedback"],
+)
+def test_what_is_no_verdict(record: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_verdict(record)
 
 
 def test_gates_that_cannot_be_added() -> None:
