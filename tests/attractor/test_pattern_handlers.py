@@ -362,6 +362,21 @@ async def test_a_time_to_live(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["skip_if_done", "idempotent"])
+async def test_a_time_to_live_begins_at_the_end_of_the_work(run: Run, kind: str) -> None:
+    now, calls = [1000.0], []
+
+    def work(values: Any) -> None:
+        calls.append(now[0])
+        now[0] += 50
+
+    node = f'a [type={kind}, function=work, "effect.ttl"="1m"]; start -> a -> exit'
+    for time, count in [(1000.0, 1), (1109.0, 1), (1110.0, 2)]:
+        now[0] = time
+        await run(node, functions={"work": work}, clock=lambda: now[0])
+        assert len(calls) == count
+
+
+@pytest.mark.parametrize("kind", ["skip_if_done", "idempotent"])
 async def test_a_rehearsal_leaves_nothing(run: Run, tmp_path: Path, kind: str) -> None:
     await run(f'a [type={kind}, tool_command="echo x >> tries"]; start -> a -> exit', dry_run=True)
     await run(f'a [type={kind}, prompt="Write it."]; start -> a -> exit')
