@@ -1,4 +1,4 @@
-"""What readers of events cost a run: two hundred of them, while a run tells a hundred things a second."""
+"""What readers of events cost a run, and how soon requests are answered while runs go on: two hundred of either."""
 
 import http.client
 import json
@@ -10,11 +10,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 Row = tuple[str, float, str, float | None, float | None]
 READERS = 200
 STAGES = 150
 ROUNDS = 3
+RUNS = 200
 RATE = 100.0
 # Its stages take a fixed time of work each, so that what anything else costs the run shows in how long it takes.
 SERVER = f"""
@@ -40,30 +42,59 @@ def rows() -> Iterator[Row]:
     alone, watched = (min(times) for times in zip(*rounds, strict=True))
     yield f"run of {STAGES} stages, 100 events a second", alone, "s", None, None
     yield f"the same with {READERS} readers", watched, "s", watched / alone, 1.1
+    idle, busy = _measure_answers(0), _measure_answers(RUNS)
+    yield "server: an answer about a run, 99 of 100", idle, "ms", None, None
+    yield f"the same while {RUNS} runs go on", busy, "ms", None, 500.0
+
+
+def _measure_answers(runs: int) -> float:
+    """Milliseconds within which 99 of 100 requests about a run are answered, while so many go on."""
+    with _serving() as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        ids = [_submit(connection, STAGES) for _ in range(max(runs, 1))]
+        times = []
+        for number in range(200):
+            begun = time.perf_counter()
+            connection.request("GET", f"/pipelines/{ids[number % len(ids)]}")
+            assert json.loads(connection.getresponse().read())["pipeline_id"]
+            times.append((time.perf_counter() - begun) * 1000)
+        connection.close()
+    return sorted(times)[-2]
 
 
 def _measure(readers: int) -> float:
     """Seconds that the run takes."""
+    with _serving() as port:
+        return _run(port, readers)
+
+
+@contextmanager
+def _serving() -> Iterator[int]:
+    """A server's port."""
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen([sys.executable, "-c", SERVER, folder], stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None
-            port = int(process.stdout.readline())
-            return _run(port, readers)
+            yield int(process.stdout.readline())
         finally:
             process.kill()
             process.wait()
 
 
-def _run(port: int, readers: int) -> float:
-    names = [f"n{number}" for number in range(STAGES)]
+def _submit(connection: http.client.HTTPConnection, stages: int) -> str:
+    """The id of a run of that many stages."""
+    names = [f"n{number}" for number in range(stages)]
     nodes = "; ".join(f'{name} [prompt="x"]' for name in names)
     chain = " -> ".join(["start", *names, "exit"])
     source = f"digraph b {{ start [shape=Mdiamond]; exit [shape=Msquare]; {nodes}; {chain} }}"
-    connection = http.client.HTTPConnection("127.0.0.1", port)
     body = json.dumps({"dot_source": source})
     connection.request("POST", "/pipelines", body, {"Content-Type": "application/json"})
-    run_id = json.loads(connection.getresponse().read())["pipeline_id"]
+    return str(json.loads(connection.getresponse().read())["pipeline_id"])
+
+
+def _run(port: int, readers: int) -> float:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    run_id = _submit(connection, STAGES)
     streams = [_open(port, run_id) for _ in range(readers)]
     reader = threading.Thread(target=_drain, args=(streams,))
     reader.start()
