@@ -29,6 +29,7 @@ from attractor.handlers.convergence import Candidate
 from attractor.handlers.gates import GateResult
 from attractor.prebuilt import Tool, ToolLoopHandler
 from attractor.prebuilt.command_tools import open_tools
+from attractor.suspension import Suspend
 from unified_llm import Client, InvalidRequestError
 from unified_llm.testing import ScriptedAdapter, respond
 
@@ -389,6 +390,30 @@ async def test_a_rehearsal_scores_nothing(run: Run, tmp_path: Path) -> None:
     assert result.status.is_success
     assert (result.context["converge.score"], result.context["converge.stop_reason"]) == (None, "converged")
     assert not (tmp_path / "work" / "hit").exists()
+
+
+async def test_a_rehearsed_gate_lets_all_through(run: Run, tmp_path: Path) -> None:
+    node = 'review [type=quality_gate, tool_command="touch hit; false"]'
+    ways = 'review -> exit [label="pass"]; review -> bad [label="fail"]; review -> bad [label="escalate"]; bad -> exit'
+    result = await run(f"{node}; start -> review; {ways}", dry_run=True)
+    assert result.context["gate.route"] == "pass"
+    assert not (tmp_path / "work" / "hit").exists()
+
+
+async def test_work_that_waits_is_not_tried_again(run: Run) -> None:
+    calls: list[int] = []
+
+    def work(values: Any) -> None:
+        calls.append(1)
+        raise Suspend("which one?")
+
+    result = await run(
+        'a [type=retry, function=work, "retry.retries"=3, "retry.backoff"="1ms"]; start -> a -> exit',
+        functions={"work": work},
+    )
+    assert result.waiting
+    assert calls == [1]
+    assert [waits.payload for waits in list_suspensions(result.logs_root)] == ["which one?"]
 
 
 async def test_policies_that_there_are_not(run: Run) -> None:
