@@ -397,6 +397,9 @@ def test_variables_that_nothing_replaces() -> None:
         "unknown_variable", 'goal=g start -> a -> b -> exit a [prompt="$goal $task_file"] b [prompt="${task_file}"]'
     )
     assert "$task_file in the prompt of a, and 1 more," in diagnostic.message
+    # Also in a graph that no transform has seen.
+    source = 'digraph g { goal=x; start -> a -> exit a [prompt="Do $goal, then $goal."] }'
+    assert "unknown_variable" not in {each.rule for each in validate(parse_dot(source))}
     assert only("unknown_variable", 'start -> a -> exit a [prompt="${goal}"]').fix == "did you mean $goal?"
     assert not found("unknown_variable", 'start -> a -> exit a [prompt="costs $5, see $(pwd)"]')
 

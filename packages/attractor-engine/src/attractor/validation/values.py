@@ -41,6 +41,7 @@ _TYPE_TO_SHAPE = {handler: shape for shape, handler in SHAPE_TO_TYPE.items()}
 BUDGETS = ("max_cost", "max_tokens", "max_duration")
 """Limits of the graph: a run that would not keep to what was meant must not begin."""
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_GOAL = re.compile(r"\$goal\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,11 +282,11 @@ def human_type(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def unknown_variable(survey: Survey) -> Iterator[Diagnostic]:
-    """Runs on expanded prompts: what still looks like a variable reaches the model as it stands. One finding a name."""
+    """What looks like a variable, but for `$goal`, reaches the model as it stands. One finding a name."""
     found: dict[str, list[Node]] = {}
     for node in survey.graph.nodes.values():
         if survey.asks_model(node) or survey.handlers[node.id] == "tool_loop":
-            for name in dict.fromkeys(_VARIABLE.findall(node.prompt)):
+            for name in dict.fromkeys(_VARIABLE.findall(_GOAL.sub("", node.prompt))):
                 found.setdefault(name, []).append(node)
     for name, nodes in found.items():
         near = name == "goal" or get_close_matches(name.lower(), ["goal"], 1, cutoff=0.75)
