@@ -125,3 +125,11 @@ def test_huge_strings_are_read_or_refused_in_linear_time(tail: str) -> None:
         assert len(parse_dot(source).nodes["a"].prompt) == 8_000_000
     else:
         assert len(str(error_of(source))) < 600
+
+
+def test_a_product_of_subgraphs_that_is_too_large_is_refused() -> None:
+    many = " ".join(f"n{number}" for number in range(1001))
+    with pytest.raises(DotSyntaxError, match="with these 1,002,001 edges there are more than 1,000,000") as caught:
+        parse_dot(f"digraph g {{\n  {{{many}}} -> {{{many}}}\n}}")
+    assert (caught.value.line, caught.value.column) == (2, 3)
+    assert len(parse_dot("digraph g { {a b c} -> {d e} -> f }").edges) == 8

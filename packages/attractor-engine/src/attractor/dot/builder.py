@@ -20,6 +20,8 @@ from attractor.dot.syntax import (
 )
 from attractor.graph import Edge, Graph, Node, Value, split_classes, to_text
 
+MAX_EDGES = 1_000_000
+"""More are refused: a line of braces may stand for more than a machine can hold."""
 _SUBGRAPH_ATTRIBUTES = GRAPHVIZ_ATTRIBUTES | {"label"}
 _NOT_IN_CLASS = re.compile(r"[^a-z0-9-]")
 
@@ -130,7 +132,14 @@ class _Builder:
                     self._read_subgraph(statement, scope)
 
     def _read_edge(self, statement: EdgeStatement, scope: _Scope) -> None:
-        ends = [self._endpoint(endpoint, scope) for endpoint in statement.endpoints]
+        ends = [tuple(self._endpoint(endpoint, scope)) for endpoint in statement.endpoints]
+        more = sum(len(sources) * len(targets) for sources, targets in pairwise(ends))
+        if len(self._edges) + more > MAX_EDGES:
+            raise self._source.error(
+                f"with these {more:,} edges there are more than {MAX_EDGES:,}",
+                statement.start,
+                "each node of a subgraph is joined with each of the other; let them meet in a node between",
+            )
         values, lists = scope.edge_defaults
         if statement.attributes:
             values = {**values, **self._own(statement.attributes, "the edge")}
