@@ -130,7 +130,7 @@ def test_axe_finds_no_barrier_on_the_way_in(
     check(page, theme)
     page.context.clear_cookies()
     page.evaluate("location.hash = '#/'")
-    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
     check(page, theme)
 
 

@@ -291,9 +291,9 @@ def test_the_token_is_asked_for(own_server: Callable[..., Any], open_page: Calla
     expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
     # A session that has ended is noticed by the page itself.
     page.context.clear_cookies()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Log in")
     page.get_by_label("Token").fill("open-sesame")
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
 
 

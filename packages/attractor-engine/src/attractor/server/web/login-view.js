@@ -4,15 +4,15 @@ import { element } from "./dom.js";
 
 export class LoginView {
   constructor(app) {
-    Object.assign(this, { app, title: "Sign in" });
+    Object.assign(this, { app, title: "Log in" });
     this.input = element("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
     this.message = element("p", { class: "error", role: "alert" });
     this.element = element("form", { class: "panel login", on: { submit: (event) => this.submit(event) } },
-      element("h1", {}, "Sign in"),
+      element("h1", {}, "Log in"),
       element("p", { class: "hint" }, "This server asks for its token: the one that was given to attractor serve with " +
         "--token, or in ATTRACTOR_TOKEN."),
       element("label", { for: "token" }, "Token"), this.input,
-      element("button", { type: "submit", class: "primary" }, "Sign in"), this.message);
+      element("button", { type: "submit", class: "primary" }, "Log in"), this.message);
   }
 
   async open() {

@@ -32,7 +32,7 @@ export const STAGE_TYPES = {
   tool: { name: "Command", means: "Runs a command on the machine." },
   "stack.manager_loop": { name: "Supervisor", means: "Watches over another pipeline, and steers it." },
   pipeline: { name: "Pipeline", means: "Another pipeline that runs as one stage." },
-  python: { name: "Function", means: "A node of a graph written in Python." },
+  python: { name: "Python node", means: "A node of a graph written in Python." },
   function: { name: "Function", means: "Calls a function of the program that runs the pipeline." },
   converge: { name: "Loop", means: "Works and scores, until the score gets no better." },
   quality_gate: { name: "Quality gate", means: "Judges the work: on, back, or to somebody who decides." },
