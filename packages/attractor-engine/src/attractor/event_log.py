@@ -21,6 +21,7 @@ from attractor.errors import PipelineConfigurationError, RunDirectoryError
 from attractor.events import (
     CheckpointSaved,
     Event,
+    ParallelBranchCompleted,
     ParallelBranchStarted,
     PipelineCompleted,
     PipelineFailed,
@@ -35,7 +36,7 @@ EVENTS_NAME = "events.jsonl"
 _logger = logging.getLogger("attractor.events")
 _READ_BYTES = 64 * 1024
 # A quick stage ends within microseconds, and the next one begins as soon: one write for what happens between two ends.
-_BRIEFLY_HELD = (CheckpointSaved, ParallelBranchStarted, StageStarted, StageActivity)
+_BRIEFLY_HELD = (CheckpointSaved, ParallelBranchCompleted, ParallelBranchStarted, StageStarted, StageActivity)
 END_TYPES = (PipelineCompleted.__name__, PipelineFailed.__name__, PipelineWaiting.__name__)
 E = TypeVar("E", bound=Event)
 

@@ -3,8 +3,10 @@
 Durations and delays are in seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
 from typing import Any, Protocol
 
 
@@ -28,12 +30,21 @@ class Event:
 
     def to_record(self) -> dict[str, Any]:
         """The event as JSON: `type`, `sequence`, `time`, then its own fields."""
-        return {"type": self.type, **{name: getattr(self, name) for name in self.__dataclass_fields__}}
+        kind: Any = type(self)
+        names, read = _find_fields(kind)
+        return dict(zip(names, (self.type, *read(self)), strict=True))
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> "Event":
         """The reverse; raises KeyError for a type that is not known."""
         return EVENT_TYPES[record["type"]](**{key: value for key, value in record.items() if key != "type"})
+
+
+@cache
+def _find_fields(kind: type[Event]) -> tuple[tuple[str, ...], Callable[[Event], tuple[Any, ...]]]:
+    """The names in a record of that kind, and what reads them but for `type`."""
+    names = tuple(kind.__dataclass_fields__)
+    return ("type", *names), attrgetter(*names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
