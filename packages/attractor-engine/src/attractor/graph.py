@@ -100,7 +100,7 @@ def to_text(value: Value | None) -> str:
 
 def to_bool(value: Value | None) -> bool | None:
     """True or False, quoted or not; None if missing or something else."""
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(to_text(value).strip().lower())
 
@@ -254,7 +254,8 @@ class Edge:
 
     @property
     def condition(self) -> str:
-        return to_text(self.attrs.get("condition")).strip()
+        value = self.attrs.get("condition")
+        return "" if value is None else to_text(value).strip()
 
     @property
     def weight(self) -> int:

@@ -75,9 +75,11 @@ def _owners(survey: Survey) -> Iterator[_Owner]:
     graph = survey.graph
     yield _Owner(graph, GRAPH_ATTRIBUTES)
     for node in graph.nodes.values():
-        yield _Owner(node, NODE_ATTRIBUTES)
+        if node.attrs:
+            yield _Owner(node, NODE_ATTRIBUTES)
     for edge in graph.edges:
-        yield _Owner(edge, EDGE_ATTRIBUTES)
+        if edge.attrs:
+            yield _Owner(edge, EDGE_ATTRIBUTES)
 
 
 def unknown_attribute(survey: Survey) -> Iterator[Diagnostic]:
