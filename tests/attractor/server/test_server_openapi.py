@@ -1,11 +1,13 @@
 """The OpenAPI document says what the server does, and the server keeps to it."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
+from attractor.events import EVENT_TYPES, Event
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -54,6 +56,15 @@ def test_the_page_of_the_documentation_names_every_operation(serve: Serve) -> No
     rows = re.findall(r"^\| `(GET|POST) (/[^`?]*)`", PAGE.read_text("utf-8"), re.MULTILINE)
     assert set(rows) == operations(document)
     assert len(rows) == len(set(rows))
+
+
+def test_the_page_of_the_documentation_names_every_event_with_its_fields() -> None:
+    rows = re.findall(r"^\| `([A-Z][a-zA-Z]+)` \| ([^|]*) \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    told = {name: re.findall(r"`(\w+)`", listed) for name, listed in rows}
+    shared = {field.name for field in fields(Event)}
+    assert told == {
+        name: [field.name for field in fields(kind) if field.name not in shared] for name, kind in EVENT_TYPES.items()
+    }
 
 
 @pytest.mark.xdist_group("schemathesis")
