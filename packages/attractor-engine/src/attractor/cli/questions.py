@@ -35,8 +35,9 @@ from attractor.suspension import Suspension
 def answer(run_dir: Path, key: str | None, question_id: str, as_json: bool) -> int:
     """Answer a question of a run, or list its questions. DIR is its run directory.
 
-    KEY is the key or the label of a choice, or text where text is asked for. Without it the open questions are listed.
-    The first answer counts, whoever gives it. A run that goes on takes it up at once; one that waits must be resumed.
+    KEY is the key or the label of a choice, text where text is asked for, or the value, JSON or text, that a stage
+    waits for. Without it the open questions are listed. The first answer counts, whoever gives it. A run that goes on
+    takes it up at once; one that waits must be resumed.
 
     \b
     Example: attractor answer ~/.local/state/attractor/runs/20261201T093015-demo-3f9a2c Y
