@@ -28,7 +28,6 @@ from attractor.handlers.base import Handler, HandlerRegistry
 from attractor.outcome import Outcome, StageStatus
 from attractor.state.context import Context
 from attractor.state.json_values import to_json_value
-from attractor.state.run_directory import stage_path
 from attractor.suspension import Suspend
 
 AUTO_STATUS_NOTES = "auto-status: handler completed without writing status"
@@ -86,7 +85,7 @@ class StageExecutor:
         begun, index = time.monotonic(), next(self._index)
         context.set("current_node", node.id)
         context.run.attempt = 0
-        context.run.stage_dir = stage_path(self._logs_root, node.id)
+        context.run.node_id, context.run.logs_root = node.id, self._logs_root
         handler = self._handlers.resolve(node, self._graph)
         self._prepare(node.id, external=bool(getattr(handler, "is_external", False)))
         self._emit(StageStarted, name=node.id, index=index)

@@ -10,6 +10,7 @@ from attractor.events import Emit
 from attractor.graph import Edge, Graph, Node
 from attractor.outcome import Outcome
 from attractor.state.json_values import copy_json, to_json_value
+from attractor.state.run_directory import stage_path
 from attractor.state.usage import TokenUsage
 
 
@@ -65,7 +66,8 @@ class FanOut(Protocol):
 class RunFacts:
     """What the engine knows and handlers may read. It is no part of the context's values.
 
-    `stage_dir` is the directory of the stage that is executed, `incoming_edge` None at the start and after a jump.
+    `node_id` is the stage that is executed, `logs_root` the directory in which its own lies; `incoming_edge` is None at
+    the start and after a jump.
     `last_outcome` is that of the last stage that recorded one. `executions` counts each node's attempts in visits
     before this one, `attempt` those of this visit, the one under way included. `resumed` holds for the first stage
     after a resumption. `branch` has the fan-out and the number of each branch that the stage lies in; in a branch,
@@ -81,7 +83,8 @@ class RunFacts:
 
     run_id: str = ""
     graph: Graph | None = None
-    stage_dir: Path | None = None
+    node_id: str = ""
+    logs_root: Path | None = None
     last_outcome: Outcome | None = None
     previous_node: str = ""
     incoming_edge: Edge | None = None
@@ -102,6 +105,12 @@ class RunFacts:
     refuse_child: Callable[[str, TokenUsage | None], str] = lambda child, usage: ""
     working_dir: Path | None = None
     depth: int = 0
+
+    @property
+    def stage_dir(self) -> Path | None:
+        """The directory of the stage that is executed; None outside of a run. It may not exist yet."""
+        # Made when asked for: a path costs more than all else that is noted here, and few stages want it.
+        return None if self.logs_root is None else stage_path(self.logs_root, self.node_id)
 
     def attempt_number(self, node_id: str) -> int:
         """Which attempt of the whole run this is for the node that is executed, counted from 1."""
