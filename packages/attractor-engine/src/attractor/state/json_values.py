@@ -2,16 +2,30 @@
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 from attractor.errors import ContextValueError
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+def _make_encode() -> Callable[[Any], str]:
+    """Compact JSON on one line; ValueError for NaN and infinity, which are none."""
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    try:
+        # What `encode()` sets up anew at each call, which for small values takes as long as the rest. It looks for no
+        # cycles (the first argument): what is written here is a tree.
+        kept = make(None, encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    except TypeError:
+        return encoder.encode  # Not every Python has it, or has it so.
+    return lambda value: "".join(kept(value, 0))
+
+
+_encode = _make_encode()
 
 
 def encode_json(value: Any) -> str:
     """Compact JSON on one line."""
-    # The encoder sets itself up anew for each value; most values are small numbers.
     return int.__repr__(value) if type(value) is int else _encode(value)
 
 
