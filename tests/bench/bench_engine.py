@@ -254,7 +254,7 @@ def run_rows() -> Iterator[Row]:
     ]
     run = median(own for _, own, _, _, _ in rounds)
     to_snapshot = median(own / floor for floor, own, _, _, _ in rounds)
-    growth = min(long / own for _, own, long, _, _ in rounds if long is not None)
+    growth = min(long for _, _, long, _, _ in rounds if long is not None) / min(own for _, own, _, _, _ in rounds)
     branch = median(own for _, _, _, _, own in rounds)
     to_tasks = median(own / floor for _, _, _, floor, own in rounds)
     yield "engine: floor, the whole checkpoint renamed and synced", median(row[0] for row in rounds), "ms", None, None
