@@ -23,6 +23,7 @@ SERVER = f"""
 import asyncio, socket, sys, uvicorn
 from pathlib import Path
 from attractor.server import FixedLauncher, create_app
+from attractor.server.connection import BoundedProtocol
 # As the command does.
 sys.setswitchinterval(0.0005)
 class Working:
@@ -32,7 +33,8 @@ class Working:
 listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
 print(listener.getsockname()[1], flush=True)
 app = create_app(Path(sys.argv[1]), FixedLauncher(backend=Working()))
-uvicorn.Server(uvicorn.Config(app, log_config=None)).run([listener])
+config = uvicorn.Config(app, http=BoundedProtocol, loop="asyncio", log_config=None)
+uvicorn.Server(config).run([listener])
 """
 
 

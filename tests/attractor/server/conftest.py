@@ -129,7 +129,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     ) -> Served:
         app = create_app(root, launcher, **options)
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        server = uvicorn.Server(uvicorn.Config(app, http=protocol, log_config=None, timeout_graceful_shutdown=5))
+        server = uvicorn.Server(
+            uvicorn.Config(app, http=protocol, loop="asyncio", log_config=None, timeout_graceful_shutdown=5)
+        )
         server.end_streams = app.state.stop  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

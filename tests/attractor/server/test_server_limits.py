@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from agent_loop.personalization import MemoryStore, PersonalMemory
 from attractor import QuestionStore
-from attractor.server import Hosts
+from attractor.server import Hosts, memory_routes
 from attractor.server.connection import BoundedProtocol
 
 from .conftest import GATE, HELLO, Serve, Served
@@ -87,6 +89,45 @@ def test_a_stream_outlives_the_time_for_a_head(serve: Serve) -> None:
         time.sleep(0.5)
         served.answer(run_id, "q1", "Y")
         assert [event.name for event in events][-1] == "PipelineCompleted"
+
+
+class Watched(BoundedProtocol):
+    seen: ClassVar[list[Any]] = []
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.seen.append(transport.get_extra_info("socket"))
+
+
+def test_answers_are_sent_at_once_and_peers_that_vanished_are_noticed(serve: Serve) -> None:
+    served = serve(protocol=Watched)
+    served.client.get("/health")
+    (connection,) = Watched.seen
+    assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+
+
+HALF = (
+    "POST /{} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n"
+    "Authorization: Bearer a-token-for-tests\r\n\r\n{{"
+)
+
+
+@pytest.mark.parametrize("path", ["lint", "login", "api/attractor/seed"])
+def test_who_leaves_in_the_middle_of_a_body_is_no_error(
+    serve: Serve, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    routes = memory_routes(PersonalMemory(store=MemoryStore()), lambda: "a-token-for-tests")
+    served = serve(token="a-token-for-tests", routes=routes)
+    with connect(served) as leaving:
+        leaving.sendall(HALF.format(path).encode())
+        leaving.shutdown(socket.SHUT_WR)
+        assert leaving.recv(1000) == b""
+    headers = {"Authorization": "Bearer a-token-for-tests"}
+    counted = served.client.get("/metrics", headers=headers).text
+    assert [line for line in counted.splitlines() if 'method="POST"' in line and line.endswith('status="400"} 1')]
+    assert caplog.records == []
 
 
 def connect(served: Served) -> socket.socket:

@@ -37,7 +37,6 @@ from attractor.server.redaction import RedactingFilter
 from attractor.server.runs import MAX_RUNS
 from attractor.state.run_directory import default_runs_root
 
-_DEAD_AFTER_SECONDS = 60
 _SWITCH_SECONDS = 0.0005
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -237,14 +236,10 @@ def _listen(host: str, port: int, *, has_token: bool) -> socket.socket:
             f"a token with --token or {TOKEN_VARIABLE}, or listen on 127.0.0.1."
         )
     try:
-        listener = socket.create_server(address, family=family, backlog=2048)
+        return socket.create_server(address, family=family, backlog=2048)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
         raise CommandError(f"can't listen on {host}, port {port}: {reason}; choose another.") from error
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # Else a connection whose reader takes nothing stays open, and what was sent to it stays in memory.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_AFTER_SECONDS * 1000)
-    return listener
 
 
 def _is_loopback(listener: socket.socket) -> bool:

@@ -23,7 +23,7 @@ from agent_loop.personalization import (
 )
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -189,10 +189,14 @@ def _take(body: Mapping[str, Any], name: str, kind: type[Any], what: str, defaul
 async def _read_body(request: Request) -> Mapping[str, Any]:
     """The JSON object of the body; an empty one of none."""
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY:
-            raise HTTPException(413, f"the body is larger than {MAX_BODY:,} bytes")
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > MAX_BODY:
+                raise HTTPException(413, f"the body is larger than {MAX_BODY:,} bytes")
+    except ClientDisconnect:
+        # Nobody hears this: it is no error of the server's that its log should tell.
+        raise HTTPException(400, "the connection ended before the body") from None
     try:
         body = json.loads(data or b"{}")
     except (ValueError, RecursionError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from attractor.server.problem import ProblemError
 
@@ -35,6 +35,9 @@ async def read_bytes(request: Request) -> bytes:
                 if len(data) > limit:
                     raise too_large(limit)
             return bytes(data)
+        except ClientDisconnect:
+            # Nobody hears this: it is no error of the server's that its log should tell.
+            raise ProblemError(400, "the connection ended before the body") from None
         finally:
             coming.discard(scope)
     if anyio.current_time() < scope.deadline:
