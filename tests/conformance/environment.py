@@ -543,7 +543,7 @@ async def check_output_is_reported_as_it_comes(subject: Subject) -> None:
     command = subject.commands.wait_for.format(file="go")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answer)
-        result = await subject.environment.exec_command(command, 20_000, on_output=on_output)
+        result = await subject.environment.exec_command(command, 60_000, on_output=on_output)
         tasks.cancel_scope.cancel()
     assert not result.timed_out
     assert "".join(pieces) == result.stdout == "first é\nsecond\n"
